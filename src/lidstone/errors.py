@@ -1,0 +1,64 @@
+"""The errors a user can meet.
+
+    LidstoneError                    anything that is the input's fault, never a bug
+    ├── InputError                   text, ids or arguments that cannot be used
+    │   ├── TextError                unreadable text: bad UTF-8, NUL bytes, reserved words
+    │   ├── VocabularyMismatch       two things that were made with different vocabularies
+    │   └── RecipeError              a recipe with unknown keys or impossible values
+    ├── FileFormatError              a damaged, truncated or foreign file
+    ├── SmoothingUndefined           the counts do not determine the estimate
+    ├── DataError                    a corpus that cannot be fetched, verified or prepared
+    └── RunError                     a training run or sweep that cannot go on
+
+Each has a `hint`: what to do about it. The command line prints both and exits with 1.
+"""
+
+from __future__ import annotations
+
+
+class LidstoneError(Exception):
+    """Base of all errors that a user can cause and mend.
+
+    >>> str(LidstoneError("the file is empty", hint="give some text"))
+    'the file is empty. hint: give some text'
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message.rstrip('.')}. hint: {self.hint}" if self.hint else self.message
+
+
+class InputError(LidstoneError, ValueError):
+    """Text, ids or arguments that cannot be used."""
+
+
+class TextError(InputError):
+    """Text that cannot be read as sentences of words."""
+
+
+class VocabularyMismatch(InputError):
+    """Two things that were made with different vocabularies."""
+
+
+class RecipeError(InputError):
+    """A recipe with unknown keys or impossible values."""
+
+
+class FileFormatError(LidstoneError):
+    """A damaged, truncated or foreign file."""
+
+
+class SmoothingUndefined(LidstoneError):
+    """The counts do not determine the estimate."""
+
+
+class DataError(LidstoneError):
+    """A corpus that cannot be fetched, verified or prepared."""
+
+
+class RunError(LidstoneError):
+    """A training run or sweep that cannot go on."""

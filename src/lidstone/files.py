@@ -1,0 +1,69 @@
+"""Writing files so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from lidstone.errors import LidstoneError
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success it becomes `path` in one step, on failure it vanishes.
+
+    >>> import tempfile; folder = Path(tempfile.mkdtemp())
+    >>> with atomic_write(folder / "a.txt") as temporary:
+    ...     _ = temporary.write_text("whole")
+    >>> [file.name for file in folder.iterdir()]
+    ['a.txt']
+    """
+    target = Path(path)
+    temporary = _temporary_beside(target)
+    try:
+        yield temporary
+        _flush_to_disk(temporary)
+        temporary.replace(target)
+    except OSError as error:
+        raise LidstoneError(f"cannot write {target}: {error.strerror or error}", hint=_remedy(error)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write `text` to `path` atomically, as UTF-8."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _temporary_beside(target: Path) -> Path:
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    except OSError as error:
+        raise LidstoneError(f"cannot write {target}: {error.strerror or error}", hint=_remedy(error)) from error
+    umask = os.umask(0)
+    os.umask(umask)
+    os.fchmod(handle, 0o666 & ~umask)  # mkstemp's 0600 would surprise whoever shares the folder
+    os.close(handle)
+    return Path(name)
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _remedy(error: OSError) -> str:
+    import errno
+
+    return {
+        errno.ENOSPC: "free some space or write to another disk",
+        errno.EDQUOT: "your quota is used up; free some space or write to another disk",
+        errno.ENOENT: "create the folder first",
+        errno.EACCES: "choose a folder that you may write to",
+        errno.EROFS: "choose a disk that is not read-only",
+        errno.EISDIR: "give the name of a file, not of a folder",
+    }.get(error.errno or 0, "check the path and the disk")

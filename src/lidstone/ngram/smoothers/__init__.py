@@ -1,0 +1,1 @@
+"""One file per smoother; `registry` finds them by name."""

@@ -1,0 +1,1 @@
+"""From raw text to ids: vocabularies, tokenizers, readers, and what a history is."""

@@ -1,0 +1,1 @@
+"""Trainer hooks, models and the two tasks."""
