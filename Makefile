@@ -1,0 +1,51 @@
+# make demo    the main job, end to end             make check   format, lint, types, fast tests
+# make test    every test                           make bench   the benchmarks
+# make format  rewrite the code in the house style  make clean   forget the environment and the caches
+#
+# Each makes .venv first, from requirements.lock, if it is not there yet.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CODE := $(wildcard src tests benchmarks examples)
+
+# Two workers, one thread each for the linear algebra; the kernels of the package may still use two.
+TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
+PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
+
+.PHONY: demo test check format bench clean
+
+demo: .venv/.installed
+	$(BIN)/lidstone demo $(if $(SMOKE),--smoke)
+
+test: .venv/.installed
+	$(PYTEST)
+
+check: .venv/.installed
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(PYTEST) -m "not slow"
+
+format: .venv/.installed
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: .venv/.installed
+	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# torch comes first and under its exact pin: as a dependency it would bring gigabytes for graphics cards.
+# kenlm is compiled here; without a C++ compiler only the tests that compare with it are skipped.
+.venv/.installed: requirements.lock pyproject.toml
+	@echo "Setting up .venv from requirements.lock: a few minutes, once."
+	$(PYTHON) -m venv .venv
+	$(PIP) install "$$(grep '^torch==' requirements.lock)"
+	grep -v '^kenlm==' requirements.lock > .venv/requirements.txt
+	$(PIP) install --requirement .venv/requirements.txt
+	$(PIP) install "$$(grep '^kenlm==' requirements.lock)" \
+	  || echo "kenlm could not be compiled: the tests that compare with it will be skipped."
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@

@@ -1,0 +1,115 @@
+"""lidstone: classical n-gram smoothing as regularizers for neural language models.
+
+The public names stand here and are imported when first used: `import lidstone` is quick and needs no torch.
+
+>>> import lidstone as ld
+>>> vocab = ld.Vocabulary(size=4, eos=3)
+>>> counts = ld.count([[0, 1], [0, 2]], vocab, order=2)
+>>> table = ld.AddLambda(lam=1.0).fit(counts)
+>>> table.prob([(0,)])[0].round(3).tolist()  # after 0 came 1 and 2, once each: (c + 1) / (2 + 4)
+[0.167, 0.333, 0.333, 0.167]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
+    from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
+    from lidstone.ngram.arpa import read_arpa, write_arpa
+    from lidstone.ngram.counting import count_text
+    from lidstone.ngram.counts import Counts, count
+    from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
+    from lidstone.ngram.smoothers.add_lambda import AddLambda
+    from lidstone.ngram.smoothers.good_turing import GoodTuring
+    from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer
+    from lidstone.ngram.smoothers.katz import Katz
+    from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
+    from lidstone.ngram.smoothers.label_smoothing import LabelSmoothing
+    from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
+    from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
+    from lidstone.ngram.smoothers.witten_bell import WittenBell
+    from lidstone.ngram.storage import load
+    from lidstone.ngram.table import BackoffTable
+    from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
+    from lidstone.regularizer.loss import SmoothedCrossEntropy
+    from lidstone.regularizer.split import SignedSplit
+    from lidstone.text.vocabulary import Vocabulary
+    from lidstone.training.hook import SmoothedLossMixin, trainer_loss
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "AbsoluteDiscounting": "ngram.smoothers.absolute_discounting",
+    "AddLambda": "ngram.smoothers.add_lambda",
+    "BackoffTable": "ngram.table",
+    "Counts": "ngram.counts",
+    "GoodTuring": "ngram.smoothers.good_turing",
+    "JelinekMercer": "ngram.smoothers.jelinek_mercer",
+    "Katz": "ngram.smoothers.katz",
+    "KneserEssenNey": "ngram.smoothers.kneser_essen_ney",
+    "LabelSmoothing": "ngram.smoothers.label_smoothing",
+    "LidstoneError": "errors",
+    "LinearSmoothedCrossEntropy": "regularizer.linear_loss",
+    "ModifiedKneserNey": "ngram.smoothers.modified_kneser_ney",
+    "SignedSplit": "regularizer.split",
+    "SmoothedCrossEntropy": "regularizer.loss",
+    "SmoothedLossMixin": "training.hook",
+    "SmoothingUndefined": "errors",
+    "Vocabulary": "text.vocabulary",
+    "VocabularyMismatch": "errors",
+    "WittenBell": "ngram.smoothers.witten_bell",
+    "count": "ngram.counts",
+    "count_text": "ngram.counting",
+    "get_smoother": "ngram.smoothers.registry",
+    "load": "ngram.storage",
+    "read_arpa": "ngram.arpa",
+    "smoother_names": "ngram.smoothers.registry",
+    "trainer_loss": "training.hook",
+    "write_arpa": "ngram.arpa",
+}
+
+__all__ = [
+    "AbsoluteDiscounting",
+    "AddLambda",
+    "BackoffTable",
+    "Counts",
+    "GoodTuring",
+    "JelinekMercer",
+    "Katz",
+    "KneserEssenNey",
+    "LabelSmoothing",
+    "LidstoneError",
+    "LinearSmoothedCrossEntropy",
+    "ModifiedKneserNey",
+    "SignedSplit",
+    "SmoothedCrossEntropy",
+    "SmoothedLossMixin",
+    "SmoothingUndefined",
+    "Vocabulary",
+    "VocabularyMismatch",
+    "WittenBell",
+    "__version__",
+    "count",
+    "count_text",
+    "get_smoother",
+    "load",
+    "read_arpa",
+    "smoother_names",
+    "trainer_loss",
+    "write_arpa",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'lidstone' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"lidstone.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(__all__) | set(globals()))

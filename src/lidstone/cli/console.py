@@ -1,0 +1,107 @@
+"""How the verbs speak: JSON or tables on stdout, talk on stderr, and the signature that goes with a number.
+
+Colour and boxes only on a terminal; a pipe gets plain, aligned columns.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def say(message: str) -> None:
+    """Talk to the user: a line on stderr."""
+    print(message, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on stdout; numbers that JSON cannot hold become null.
+
+    >>> print_json({"perplexity": math.inf, "tokens": 3})
+    {"perplexity": null, "tokens": 3}
+    """
+    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout: first column to the left, numbers to the right.
+
+    >>> print_table(["word", "p"], [["the", "0.25"], ["a", "0.5"]])
+    word     p
+    the   0.25
+    a      0.5
+    """
+    if sys.stdout.isatty():
+        _print_rich_table(headers, rows)
+    else:
+        print("\n".join(plain_table(headers, rows)))
+
+
+def print_pairs(pairs: Mapping[str, Any]) -> None:
+    """Names and their values on stdout, one pair a line; None is a dash.
+
+    >>> print_pairs({"order": 3, "vocab": None})
+    order  3
+    vocab  -
+    """
+    width = max(map(len, pairs))
+    for name, value in pairs.items():
+        print(f"{name.ljust(width)}  {'-' if value is None else value}")
+
+
+def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table with aligned columns."""
+    lines = [headers, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
+
+
+def signature_line(signature: Mapping[str, Any]) -> str:
+    """What a number was made from, on one line, as sacreBLEU writes it.
+
+    >>> signature_line({"smoother": "katz", "parameters": {"k": 5}, "order": 3, "fallback": None})
+    'smoother:katz|k:5|order:3'
+    """
+    return "|".join(f"{key}:{_brief(value)}" for key, value in _flat(signature) if value is not None)
+
+
+def _flat(signature: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    items: list[tuple[str, Any]] = []
+    for key, value in signature.items():
+        items += _flat(value) if isinstance(value, Mapping) else [(key, value)]
+    return items
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_brief, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
+
+
+def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    for column, header in enumerate(headers):
+        table.add_column(Text(header), justify="right" if column else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)

@@ -1,0 +1,64 @@
+"""`lidstone env`: versions, cores, threads and folders; what a bug report needs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+
+from lidstone.cli.console import print_json, print_pairs
+
+PACKAGES = (
+    *("lidstone", "numpy", "numba", "safetensors", "typer", "rich", "zstandard"),
+    *("torch", "transformers", "accelerate", "tokenizers", "subword-nmt", "sacremoses", "sacrebleu", "scipy"),
+    *("pydantic", "optuna", "ray", "matplotlib", "kenlm", "nltk"),
+)
+THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def env(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Print versions, cores, threads and folders: what a bug report needs."""
+    facts = environment()
+    if as_json:
+        print_json(facts)
+    else:
+        print_pairs(_flat(facts))
+
+
+def environment() -> dict[str, Any]:
+    """All facts, by topic; a package that is not installed has the version None.
+
+    >>> environment()["versions"]["lidstone"] is None
+    False
+    """
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
+        "folders": {
+            "data": os.environ.get("LIDSTONE_DATA"),
+            "numba_cache": os.environ.get("NUMBA_CACHE_DIR", "beside the modules (__pycache__)"),
+        },
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
+    for topic, fact in facts.items():
+        pairs |= fact if isinstance(fact, dict) else {topic: fact}
+    return pairs

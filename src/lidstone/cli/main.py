@@ -1,0 +1,170 @@
+"""The command `lidstone`: its verbs, each imported only when it is called, and what becomes of errors.
+
+A verb is a function in a module of the same name (`lidstone/cli/count.py: count`), or a Typer app
+`<verb>_app` there when it has verbs below it. Data goes to stdout, all talk to stderr. Exit codes: 0 success,
+1 an error in the input, 2 a wrong command line, 130 interrupted, 141 the reader of our output went away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lidstone.errors import LidstoneError
+
+VERBS = {
+    "count": "Count the n-grams of a text.",
+    "fit": "Smooth counts into a model.",
+    "score": "Perplexity of a text under a model.",
+    "explain": "Show what smoothing adds and takes, word by word.",
+    "sample": "Draw sentences from a model.",
+    "convert": "Turn a model into ARPA or back.",
+    "data": "Fetch, verify and prepare corpora.",
+    "init": "Write a recipe to start from.",
+    "train": "Train a neural model, regularized.",
+    "evaluate": "Evaluate a trained model.",
+    "translate": "Translate text with a trained model.",
+    "generate": "Continue text with a trained model.",
+    "sweep": "Run the cells of a grid, again after a stop if need be.",
+    "compare": "Test whether one run is better than another.",
+    "report": "Tables and figures of finished runs.",
+    "demo": "The main job in small, on text that is already here.",
+    "env": "Versions, cores, folders: what a bug report needs.",
+}
+
+
+def verbs() -> list[str]:
+    """The verbs whose modules are installed, in the order of a day's work.
+
+    >>> verbs()[-1]
+    'env'
+    """
+    return [verb for verb in VERBS if importlib.util.find_spec(f"lidstone.cli.{verb}")]
+
+
+class LazyVerbs(TyperGroup):
+    """The group of all verbs. Help is written from `VERBS`, so only a verb that is called is imported."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names that shell completion and help show."""
+        return verbs()
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb as a command, or None when there is none of that name."""
+        return _command(cmd_name) if cmd_name in verbs() else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As the base class, but an unknown verb is answered with the nearest one."""
+        if args and args[0] not in verbs():
+            near = difflib.get_close_matches(args[0], verbs(), n=1)
+            ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean '{near[0]}'?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, VERBS[verb]) for verb in verbs()])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; an error that the user can mend becomes two lines and an exit code."""
+        with _errors_as_lines():
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # a full disk or a closed pipe shows here, not at interpreter exit
+            return result
+
+
+def _command(verb: str) -> Any:
+    module = importlib.import_module(f"lidstone.cli.{verb}")
+    below = getattr(module, f"{verb}_app", None)
+    if below is None:
+        below = typer.Typer(add_completion=False)
+        below.command(verb)(getattr(module, verb))
+    below.rich_markup_mode = None
+    return typer.main.get_command(below)
+
+
+@contextlib.contextmanager
+def _errors_as_lines() -> Iterator[None]:
+    try:
+        yield
+    except LidstoneError as error:
+        _fail(error.message, error.hint)
+    except BrokenPipeError:
+        _flush_or_drop()
+        raise typer.Exit(141) from None
+    except ModuleNotFoundError as error:
+        if str(error.name).split(".")[0] == "lidstone":
+            raise
+        _fail(f"this needs the package {error.name}", "pip install 'lidstone[all]'")
+    except OSError as error:
+        _fail(_describe(error), "check the path, its permissions and the space on the disk")
+    except MemoryError:
+        _fail("out of memory", "a lower order or count thresholds need less")
+
+
+def _fail(message: str, hint: str) -> None:
+    _flush_or_drop()
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def _describe(error: OSError) -> str:
+    what = error.strerror or str(error)
+    return f"{error.filename}: {what}" if error.filename else what
+
+
+def _flush_or_drop() -> None:
+    """Flush stdout; if it takes no more, drop what is buffered, lest it fail again at interpreter exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from lidstone import __version__
+
+        print(f"lidstone {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=LazyVerbs,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Classical n-gram smoothing, as language models and as regularizers for neural ones."""
+
+
+def run() -> None:
+    """The entry point of the installed command."""
+    import warnings
+
+    warnings.showwarning = _show_warning
+    app(prog_name="lidstone")
