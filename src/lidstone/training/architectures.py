@@ -1,0 +1,185 @@
+"""The paper's two Transformers, set up like fairseq's but of Hugging Face's own classes.
+
+Left out: fairseq's dropout on the embeddings of the language model, which OPT's class has no place for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from lidstone.errors import InputError, VocabularyMismatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+ModelKind = Literal["transformer-lm", "transformer-mt", "auto"]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """The shape of a model, without its vocabulary. The defaults are the paper's language model.
+
+    >>> ModelSpec().width
+    512
+    """
+
+    kind: ModelKind = "transformer-lm"
+    """transformer-lm (OPT class), transformer-mt (Marian class) or auto (a checkpoint or configuration)."""
+    layers: int = 6
+    """Layers of the decoder, and of the encoder where there is one."""
+    width: int = 512
+    """Size of the embeddings and hidden states."""
+    heads: int = 8
+    """Attention heads per layer."""
+    ffn: int = 2048
+    """Inner size of the feed-forward layers."""
+    dropout: float = 0.1
+    """Dropout after each sub-layer."""
+    attention_dropout: float = 0.0
+    """Dropout on attention weights."""
+    max_positions: int = 512
+    """Longest sequence the model can read."""
+    tied: bool = True
+    """Share the input and output embeddings of the decoder."""
+    checkpoint: str | None = None
+    """For auto: a checkpoint folder, a configuration file (.json), or a model type such as gpt2."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """For auto: further fields of the configuration, as (name, value) pairs."""
+
+
+@dataclass(frozen=True)
+class Specials:
+    """The ids that models need by name. The defaults are those of lidstone's own vocabularies.
+
+    >>> Specials().eos
+    2
+    """
+
+    bos: int = 0
+    pad: int = 1
+    eos: int = 2
+
+
+def language_model(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedModel:
+    """Fairseq's `transformer_lm` as `OPTForCausalLM`: post-norm, relu, tied, sinusoid positions."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    config = OPTConfig(
+        vocab_size=vocab_size,
+        hidden_size=spec.width,
+        word_embed_proj_dim=spec.width,
+        num_hidden_layers=spec.layers,
+        num_attention_heads=spec.heads,
+        ffn_dim=spec.ffn,
+        dropout=spec.dropout,
+        attention_dropout=spec.attention_dropout,
+        max_position_embeddings=spec.max_positions,
+        tie_word_embeddings=spec.tied,
+        do_layer_norm_before=False,
+        activation_function="relu",
+        sinusoid_positions=True,
+        bos_token_id=specials.eos,  # fairseq starts a sequence with its end-of-sentence id
+        eos_token_id=specials.eos,
+        pad_token_id=specials.pad,
+    )
+    model = OPTForCausalLM(config)
+    _initialise(model, spec.width)
+    # OPT does not multiply embeddings by sqrt(width) as fairseq does: dividing the sinusoids keeps their
+    # ratio. Its position table has two unused rows in front.
+    freeze_positions(model, sinusoids(spec.max_positions + 2, spec.width) / math.sqrt(spec.width))
+    return model
+
+
+def translation_model(
+    spec: ModelSpec, source_size: int, target_size: int, shared: bool, specials: Specials
+) -> PreTrainedModel:
+    """Fairseq's `transformer_iwslt_de_en` as `MarianMTModel`, with one vocabulary or two."""
+    from transformers import MarianConfig, MarianMTModel
+
+    if shared and source_size != target_size:
+        raise VocabularyMismatch(
+            f"a shared vocabulary cannot have {source_size} source and {target_size} target ids",
+            hint="build one vocabulary from both sides, or set shared_vocabulary to false",
+        )
+    config = MarianConfig(
+        vocab_size=source_size,
+        decoder_vocab_size=target_size,
+        share_encoder_decoder_embeddings=shared,
+        d_model=spec.width,
+        encoder_layers=spec.layers,
+        decoder_layers=spec.layers,
+        encoder_attention_heads=spec.heads,
+        decoder_attention_heads=spec.heads,
+        encoder_ffn_dim=spec.ffn,
+        decoder_ffn_dim=spec.ffn,
+        dropout=spec.dropout,
+        attention_dropout=spec.attention_dropout,
+        activation_dropout=0.0,
+        max_position_embeddings=spec.max_positions,
+        tie_word_embeddings=spec.tied,
+        scale_embedding=True,
+        activation_function="relu",
+        bos_token_id=specials.bos,
+        eos_token_id=specials.eos,
+        pad_token_id=specials.pad,
+        decoder_start_token_id=specials.eos,
+        forced_eos_token_id=None,
+    )
+    model = MarianMTModel(config)
+    _initialise(model, spec.width)
+    return model
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """Fairseq's fixed positions, shape (positions, width): sines in the first half, cosines in the second.
+
+    angle(t, i) = t / 10000^(i / (width/2 - 1))
+
+    >>> [round(value, 4) for value in sinusoids(2, 4)[1].tolist()]   # sin 1, sin 1e-4, cos 1, cos 1e-4
+    [0.8415, 0.0001, 0.5403, 1.0]
+    """
+    import torch
+
+    half = width // 2
+    rates = torch.exp(torch.arange(half, dtype=torch.float64) * -(math.log(10000) / max(half - 1, 1)))
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] * rates
+    waves = torch.cat([angles.sin(), angles.cos(), torch.zeros(positions, width % 2, dtype=torch.float64)], 1)
+    return waves.float()
+
+
+def check_heads(spec: ModelSpec) -> None:
+    """Refuse a width that the attention heads cannot share."""
+    if spec.width % spec.heads:
+        raise InputError(
+            f"a width of {spec.width} cannot be split over {spec.heads} heads",
+            hint="choose a multiple of heads",
+        )
+
+
+def _initialise(model: PreTrainedModel, width: int) -> None:
+    """Draw weights as fairseq does: Xavier for matrices, N(0, 1/width) for embeddings, zero for padding."""
+    import torch
+    from torch import nn
+
+    outputs = model.get_output_embeddings()
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module is not outputs:
+            nn.init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.Embedding) and module.weight.requires_grad:
+            nn.init.normal_(module.weight, std=width**-0.5)
+            if module.padding_idx is not None:
+                with torch.no_grad():
+                    module.weight[module.padding_idx].zero_()
+    if outputs.weight is not model.get_decoder().get_input_embeddings().weight:
+        nn.init.normal_(outputs.weight, std=width**-0.5)
+
+
+def freeze_positions(model: PreTrainedModel, weights: Tensor) -> None:
+    """Make OPT's position table a buffer of the same name: saved with the model, never trained."""
+    table = model.model.decoder.embed_positions
+    device = table.weight.device
+    del table._parameters["weight"]
+    table.register_buffer("weight", weights.to(device))

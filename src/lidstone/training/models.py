@@ -1,0 +1,110 @@
+"""Build, load and measure models: the paper's two Transformers, and any causal model by name.
+
+`transformer-lm` and `transformer-mt` stand in `training/architectures.py`; `auto` loads a checkpoint folder or
+builds a model from a configuration. What `save_pretrained` writes, the plain classes read back without
+lidstone: the sinusoids are saved where OPT keeps its position weights.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.training.architectures import (
+    ModelSpec,
+    Specials,
+    check_heads,
+    freeze_positions,
+    language_model,
+    sinusoids,
+    translation_model,
+)
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+    from transformers import PreTrainedModel
+__all__ = ["ModelSpec", "Specials", "build_model", "load_model", "parameter_count", "sinusoids"]
+
+
+def build_model(
+    spec: ModelSpec,
+    vocab_size: int,
+    *,
+    source_vocab_size: int | None = None,
+    shared_vocabulary: bool = False,
+    specials: Specials | None = None,
+) -> PreTrainedModel:
+    """Make an untrained model (or load a checkpoint, for `auto`) over `vocab_size` target ids.
+
+    Under `torch.device("meta")` nothing is allocated. Seed torch before the call to fix the weights.
+
+    >>> import torch
+    >>> with torch.device("meta"):
+    ...     parameter_count(build_model(ModelSpec(layers=1, width=8, heads=2, ffn=16, max_positions=4), 10))
+    680
+    """
+    specials = specials or Specials()
+    if spec.kind == "auto":
+        return _auto(spec, vocab_size, specials)
+    check_heads(spec)
+    if spec.kind == "transformer-lm":
+        return language_model(spec, vocab_size, specials)
+    return translation_model(spec, source_vocab_size or vocab_size, vocab_size, shared_vocabulary, specials)
+
+
+def load_model(path: str | Path) -> PreTrainedModel:
+    """Read what `save_pretrained` wrote; sinusoid positions stay fixed when training goes on."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    config = AutoConfig.from_pretrained(path)
+    auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    model = auto.from_pretrained(path)
+    if getattr(config, "sinusoid_positions", False):
+        freeze_positions(model, model.model.decoder.embed_positions.weight.detach())
+    return model
+
+
+def parameter_count(model: Module) -> int:
+    """Number of trainable parameters, tied ones counted once."""
+    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+
+
+def _auto(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedModel:
+    if spec.checkpoint is None:
+        raise InputError("a model of kind auto needs a checkpoint", hint="set model.checkpoint")
+    path = Path(spec.checkpoint)
+    if path.is_dir():
+        return _checkpoint(path, vocab_size)
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    ids = {"bos_token_id": specials.bos, "eos_token_id": specials.eos, "pad_token_id": specials.pad}
+    values = {**ids, **dict(spec.options), "vocab_size": vocab_size}
+    try:
+        if path.suffix == ".json":
+            config = AutoConfig.from_pretrained(path, **values)
+        else:
+            config = AutoConfig.for_model(spec.checkpoint, **values)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{spec.checkpoint} is no checkpoint folder, configuration file or known model type",
+            hint="give a folder made by save_pretrained, a config.json, or a type such as gpt2, llama or opt",
+        ) from error
+    return AutoModelForCausalLM.from_config(config)
+
+
+def _checkpoint(path: Path, vocab_size: int) -> PreTrainedModel:
+    try:
+        model = load_model(path)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"cannot load the checkpoint {path}: {reason}", hint="give a folder made by save_pretrained"
+        ) from error
+    size = model.get_output_embeddings().weight.shape[0]
+    if size != vocab_size:
+        raise VocabularyMismatch(
+            f"the checkpoint {path} has {size} ids, the data's vocabulary {vocab_size}",
+            hint="prepare the data with the tokenizer of the checkpoint",
+        )
+    return model
