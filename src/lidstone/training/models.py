@@ -1,6 +1,6 @@
 """Build, load and measure models: the paper's two Transformers, and any causal model by name.
 
-`transformer-lm` and `transformer-mt` stand in `training/architectures.py`; `auto` loads a checkpoint folder or
+`transformer-lm` and `transformer-mt` stand in `training/architectures.py`; `auto` loads a checkpoint or
 builds a model from a configuration. What `save_pretrained` writes, the plain classes read back without
 lidstone: the sinusoids are saved where OPT keeps its position weights.
 """
@@ -24,6 +24,7 @@ from lidstone.training.architectures import (
 if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import PreTrainedModel
+
 __all__ = ["ModelSpec", "Specials", "build_model", "load_model", "parameter_count", "sinusoids"]
 
 
