@@ -132,7 +132,7 @@ class Vocabulary:
             raise InputError(
                 f"id {array[wrong][0]} at position {int(wrong.argmax())} is outside "
                 f"the vocabulary of {self.size} ids (0 to {self.size - 1})",
-                hint="use the tokenizer the vocabulary was made from, or give the vocabulary the model's size",
+                hint="use the tokenizer the vocabulary was made from, or give it the model's size",
             )
         return array
 

@@ -1,0 +1,146 @@
+"""Text in: checked chunks and lines of any source, and the corpus that every Python carries.
+
+Text is UTF-8 without NUL bytes. A line ends at a line feed alone; a carriage return before it and a byte
+order mark at the start of the text are dropped. What is wrong with a text is said with file, line and byte.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from lidstone.errors import InputError, TextError
+from lidstone.text.streams import Source, name_of, open_bytes
+
+__all__ = [
+    "Source",
+    "data_root",
+    "embedded_corpus",
+    "open_bytes",
+    "read_chunks",
+    "read_lines",
+    "split_sentences",
+    "tokenize",
+]
+
+_MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
+Sentence = TypeVar("Sentence")
+
+
+def read_chunks(source: Source, chunk_bytes: int = 1 << 24) -> Iterator[bytes]:
+    r"""Yield the text in pieces of about `chunk_bytes` that end at a line end, the last one perhaps not.
+
+    >>> import io
+    >>> list(read_chunks(io.BytesIO(b"a\nbc\nd"), chunk_bytes=3))
+    [b'a\n', b'bc\n', b'd']
+    """
+    for chunk, _ in _checked(source, chunk_bytes):
+        yield chunk
+
+
+def read_lines(source: Source, chunk_bytes: int = 1 << 22) -> Iterator[str]:
+    r"""Yield lines without their ends.
+
+    >>> import io
+    >>> list(read_lines(io.BytesIO("é a\r\n\nb".encode())))
+    ['é a', '', 'b']
+    """
+    for _, text in _checked(source, chunk_bytes):
+        lines = text.removesuffix("\n").split("\n")
+        yield from (line.removesuffix("\r") for line in lines)
+
+
+def data_root() -> Path | None:
+    """The folder of corpora named by the environment variable `LIDSTONE_DATA`, if it is set."""
+    folder = os.environ.get("LIDSTONE_DATA")
+    return Path(folder) if folder else None
+
+
+def tokenize(text: str) -> list[str]:
+    """Lower-case `text`; runs of word characters, with inner apostrophes, are words; other signs stand alone.
+
+    >>> tokenize('It doesn’t (yet) call "__init__".')
+    ['it', 'doesn’t', '(', 'yet', ')', 'call', '"', '__init__', '"', '.']
+    """
+    return re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", text.lower())
+
+
+def embedded_corpus() -> list[list[str]]:
+    """Sentences of Python's own reference text, `pydoc_data.topics`: English on every machine with CPython.
+
+    Paragraphs end at blank lines, sentences at `.`, `!`, `?` or `:` before white space. Grammar rules,
+    interpreter sessions, ruled lines and paragraphs that came before are left out. The text differs a little
+    between versions of Python.
+    """
+    from pydoc_data.topics import topics
+
+    text = "\n\n".join(topics[name] for name in sorted(topics))
+    paragraphs = dict.fromkeys(re.split(r"\n\s*\n", re.sub(r"(?m)^\s*[*=~^-]+$", "", text)))
+    prose = (paragraph for paragraph in paragraphs if not re.search(r"::=|>>>", paragraph))
+    sentences = (tokenize(part) for paragraph in prose for part in re.split(r"(?<=[.!?:])\s+", paragraph))
+    return [sentence for sentence in sentences if sentence]
+
+
+def split_sentences(
+    sentences: Sequence[Sentence], block: int = 10
+) -> tuple[list[Sentence], list[Sentence], list[Sentence]]:
+    """Deal sentences out as 80 % training, 10 % validation and 10 % test, in blocks of neighbours.
+
+    Of every ten blocks the ninth is for validation and the tenth for test.
+
+    >>> train, valid, test = split_sentences(range(20), block=1)
+    >>> valid, test
+    ([8, 18], [9, 19])
+    """
+    if block < 1:
+        raise InputError(f"a block has at least one sentence, not {block}", hint="give block >= 1")
+    parts: tuple[list[Sentence], list[Sentence], list[Sentence]] = ([], [], [])
+    for number, sentence in enumerate(sentences):
+        parts[max(0, number // block % 10 - 7)].append(sentence)
+    return parts
+
+
+def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
+    offset = lines = 0
+    for chunk in _whole_lines(source, chunk_bytes):
+        text = _decode(chunk, name_of(source), offset, lines)
+        offset, lines = offset + len(chunk), lines + chunk.count(b"\n")
+        if offset == len(chunk) and chunk.startswith(_MARK):
+            chunk, text = chunk[len(_MARK) :], text[1:]
+        if chunk:
+            yield chunk, text
+
+
+def _whole_lines(source: Source, chunk_bytes: int) -> Iterator[bytes]:
+    with open_bytes(source) as stream:
+        begun: list[bytes] = []  # the line that the last block broke off in, however long it gets
+        while block := stream.read(chunk_bytes):
+            cut = block.rfind(b"\n") + 1
+            if cut:
+                yield b"".join((*begun, memoryview(block)[:cut]))
+                begun = []
+            begun.append(block[cut:])
+        if any(begun):
+            yield b"".join(begun)
+
+
+def _decode(chunk: bytes, name: str, offset: int, lines: int) -> str:
+    try:
+        text = chunk.decode()
+    except UnicodeDecodeError as error:
+        line = lines + chunk.count(b"\n", 0, error.start) + 1
+        raise TextError(
+            f"{name} is not UTF-8: 0x{chunk[error.start]:02x} in line {line}, at byte {offset + error.start}",
+            hint="convert it, for example with iconv -f latin1 -t utf-8",
+        ) from error
+    zero = chunk.find(b"\0")
+    if zero >= 0:
+        line = lines + chunk.count(b"\n", 0, zero) + 1
+        raise TextError(
+            f"{name} has a NUL byte in line {line}, at byte {offset + zero}",
+            hint="this is not plain text; for UTF-16, convert it with iconv -f utf-16 -t utf-8",
+        )
+    return text
