@@ -1,0 +1,160 @@
+"""Translation quality by sacreBLEU: corpus scores with their signatures, and its paired bootstrap.
+
+Text comes detokenized and is scored as given; whoever made it undoes BPE and tokenization first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lidstone.errors import InputError
+from lidstone.evaluation.attainable import warnings_for
+from lidstone.evaluation.effect import Effect
+from lidstone.evaluation.significance import Comparison, same_length
+
+SACREBLEU_SEED = 12345
+
+
+@dataclass(frozen=True)
+class TranslationScore:
+    """A corpus score that carries its signature."""
+
+    bleu: float
+    chrf: float
+    bleu_signature: str
+    chrf_signature: str
+    sentences: int
+
+
+def score_translation(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationScore:
+    """Corpus BLEU and chrF of detokenized text, as `sacrebleu -m bleu chrf` prints them.
+
+    >>> score = score_translation(["the cat sat on the mat ."], ["the cat sat on the mat ."])
+    >>> round(score.bleu, 2), score.bleu_signature.split("|version")[0]
+    (100.0, 'nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp')
+    """
+    from sacrebleu.metrics import BLEU, CHRF
+
+    check_aligned(hypotheses, references)
+    bleu, chrf = BLEU(force=True), CHRF()  # force: no advice on text that looks tokenized
+    scores = [float(m.corpus_score(list(hypotheses), [list(references)]).score) for m in (bleu, chrf)]
+    signatures = [str(m.get_signature()) for m in (bleu, chrf)]
+    return TranslationScore(scores[0], scores[1], signatures[0], signatures[1], len(hypotheses))
+
+
+def check_aligned(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Refuse texts that cannot be scored line by line."""
+    if not references:
+        raise InputError("there is no reference to score against")
+    if len(hypotheses) != len(references):
+        raise InputError(
+            f"{len(hypotheses)} hypotheses for {len(references)} references",
+            hint="give one line for each sentence, empty lines included",
+        )
+
+
+def paired_bootstrap(
+    systems: Mapping[str, Sequence[str]],
+    baseline: Sequence[str],
+    references: Sequence[str],
+    *,
+    samples: int = 1_000,
+    seed: int = SACREBLEU_SEED,
+    name: str = "baseline",
+) -> list[Comparison]:
+    """Paired bootstrap resampling on BLEU, by sacreBLEU's own `PairedTest(..., test_type="bs")`.
+
+    The p-values are sacreBLEU's. The difference's interval comes from the same resamples, by percentiles.
+
+    >>> good, bad, gold = ["a b c d e"] * 9, ["a b x d e"] * 9, ["a b c d e"] * 9
+    >>> paired_bootstrap({"good": good}, bad, gold, samples=99)[0].p_value  # 1 / (99 + 1)
+    0.01
+    """
+    check_aligned(baseline, references)
+    for key, hypotheses in systems.items():
+        same_length(key, len(hypotheses), name, len(baseline))
+    if seed < 1:
+        raise InputError(f"seed is {seed}", hint="sacreBLEU takes 0 for 'no seed': use 1 or more")
+    if not systems:
+        return []
+    results, signature = _sacrebleu_paired(systems, baseline, references, samples, seed, name)
+    effects = _differences(systems, baseline, references, samples, seed)
+    n, test = (len(baseline), len(baseline)), "paired-bootstrap"
+    return [
+        Comparison(
+            test, key, name, "BLEU difference", effect.difference, p, n, effect, permutations=samples,
+            seed=seed, adjusted_p=p, metric=signature, warnings=warnings_for(test, n, samples),
+        )
+        for key, p, effect in zip(systems, results, effects, strict=True)
+    ]  # fmt: skip
+
+
+def _sacrebleu_paired(
+    systems: Mapping[str, Sequence[str]],
+    baseline: Sequence[str],
+    references: Sequence[str],
+    samples: int,
+    seed: int,
+    name: str,
+) -> tuple[list[float | None], str]:
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    named = [(name, list(baseline)), *((key, list(hypotheses)) for key, hypotheses in systems.items())]
+    with _sacrebleu_seed(seed):
+        signatures, scores = PairedTest(
+            named, {"BLEU": BLEU(force=True)}, [list(references)], test_type="bs", n_samples=samples
+        )()
+    p_values = [result.p_value if len(baseline) > 1 else None for result in scores["BLEU"][1:]]
+    return p_values, str(signatures["BLEU"])
+
+
+def _differences(
+    systems: Mapping[str, Sequence[str]],
+    baseline: Sequence[str],
+    references: Sequence[str],
+    samples: int,
+    seed: int,
+) -> list[Effect]:
+    """BLEU differences with percentile intervals over the resamples that `PairedTest` draws."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(force=True)
+    drawn = np.random.default_rng(seed).choice(len(baseline), size=(samples, len(baseline)), replace=True)
+
+    def scores(hypotheses: Sequence[str]) -> tuple[float, np.ndarray]:
+        stats = np.array(
+            metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.int64
+        )
+        resampled = (metric._compute_score_from_stats(stats[rows].sum(0).tolist()).score for rows in drawn)
+        return metric._compute_score_from_stats(stats.sum(0).tolist()).score, np.fromiter(
+            resampled, float, samples
+        )
+
+    base, base_samples = scores(baseline)
+    effects = []
+    for hypotheses in systems.values():
+        score, score_samples = scores(hypotheses)
+        low, high = np.percentile(score_samples - base_samples, [2.5, 97.5])
+        effects.append(Effect(score - base, float(low), float(high), 0.95, "bootstrap"))
+    return effects
+
+
+@contextlib.contextmanager
+def _sacrebleu_seed(seed: int) -> Iterator[None]:
+    """Set the seed of sacreBLEU, which takes its seed from the environment alone."""
+    before: Any = os.environ.get("SACREBLEU_SEED")
+    os.environ["SACREBLEU_SEED"] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SACREBLEU_SEED"]
+        else:
+            os.environ["SACREBLEU_SEED"] = before
