@@ -6,7 +6,7 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := $(wildcard src tests benchmarks examples)
 
 # Two workers, one thread each for the linear algebra; the kernels of the package may still use two.
