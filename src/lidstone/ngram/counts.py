@@ -1,0 +1,230 @@
+"""How often every n-gram of a text occurs: a trie and a count per node, and what smoothers derive from them.
+
+For a history h, c(h) is the sum of c(h, w) over its followers: the count of h itself, unless h ends a sentence.
+Thresholds drop rare n-grams from the trie after everything derived (continuation counts, counts of counts, totals)
+has been taken from the full text, so what was dropped becomes mass for the order below.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+from lidstone.ngram.counting import count_stream
+from lidstone.ngram.trie import Trie, check_order, sum_children
+from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.windows import sentence_stream
+
+Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
+
+
+@dataclass(frozen=True, eq=False)
+class Derived:
+    """What the whole text says, kept when thresholds drop n-grams."""
+
+    totals: NDArray[np.int64]
+    """c(h) for each node that can be a history"""
+    adjusted: NDArray[np.int64]
+    """Kneser-Ney's count of each node: distinct words before it, or the plain count (top order, or after `<s>`)"""
+    adjusted_totals: NDArray[np.int64]
+    """the sum of `adjusted` over each history's followers"""
+    histograms: tuple[NDArray[np.int64], ...]
+    """counts of counts of each order: entry r is how many n-grams occur r times"""
+    adjusted_histograms: tuple[NDArray[np.int64], ...]
+    """the same of the adjusted counts"""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Exact counts c(h, w) for the orders 1..n.
+
+    >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
+    >>> counts.of([1, 2]), counts.of([1]), counts.of([counts.vocab.bos, 1])
+    (1, 2, 2)
+    """
+
+    vocab: Vocabulary
+    trie: Trie
+    counts: NDArray[np.int64]
+    """one per node; the count of `<s>` is the number of sentences"""
+    thresholds: tuple[int, ...] = ()
+    """n-grams of order k that occur thresholds[k-1] times or less were dropped"""
+    full: Derived | None = field(default=None, repr=False)
+
+    @property
+    def order(self) -> int:
+        """The longest n-gram's length."""
+        return self.trie.order
+
+    def of(self, ngram: Sequence[int]) -> int:
+        """How often one n-gram, given as ids, occurs."""
+        node = self.trie.find(ngram)
+        return int(self.counts[node]) if node >= 0 else 0
+
+    @cached_property
+    def derived(self) -> Derived:
+        """Totals, continuation counts and counts of counts of the whole text."""
+        return self.full or _derive(self)
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """c(h) for each node that can be a history."""
+        return self.derived.totals
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens were counted, ends of sentences included, `<s>` not."""
+        return int(self.counts[: self.vocab.size].sum())
+
+    def counts_of_counts(self, order: int, *, adjusted: bool = False) -> NDArray[np.int64]:
+        """Entry r is the number of distinct n-grams of this order that occur r times in the text; r >= 1."""
+        return (self.derived.adjusted_histograms if adjusted else self.derived.histograms)[order - 1]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits that tell counts apart: vocabulary, unigram counts, and the counts of counts of all orders."""
+        digest = hashlib.blake2b(self.vocab.fingerprint.encode(), digest_size=8)
+        for array in (self.trie.levels, self.counts[: self.vocab.size + 1], *self.derived.histograms):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def drop(self, thresholds: Sequence[int]) -> Counts:
+        """Without the n-grams of order k that occur thresholds[k-1] times or less (KenLM's --prune).
+
+        >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2).drop([0, 1])
+        >>> [counts.trie.ngram(node) for node in range(4, counts.trie.size)]
+        [(3, 1)]
+        """
+        limits = _check_thresholds(thresholds, self.order)
+        keep = np.ones(self.trie.size, bool)
+        for order, limit in enumerate(limits[1:], start=2):
+            level = self.trie.level(order)
+            keep[level] = self.counts[level] > limit
+        trie = _restrict(self.trie, keep)
+        full = self.derived
+        inner = keep[: self.trie.inner]
+        kept = replace(
+            full,
+            totals=full.totals[inner],
+            adjusted=full.adjusted[keep],
+            adjusted_totals=full.adjusted_totals[inner],
+        )
+        return Counts(self.vocab, trie, self.counts[keep], limits, kept)
+
+
+def count(
+    sentences: Sentences,
+    vocab: Vocabulary,
+    order: int,
+    *,
+    thresholds: Sequence[int] | None = None,
+    append_eos: bool = True,
+) -> Counts:
+    """Count the n-grams of orders 1..n in sentences of ids: lists, arrays, or a column of a Hugging Face dataset.
+
+    Each sequence is a sentence and is closed with eos unless it ends with it; with `append_eos=False` sequences are
+    blocks of a packed stream, in which eos alone ends a sentence. A single array is one such stream.
+
+    >>> count([[2, 1], [2]], Vocabulary(size=3, eos=0), order=1).counts.tolist()
+    [2, 1, 2, 2]
+    """
+    check_order(order)
+    if isinstance(sentences, np.ndarray) and sentences.ndim == 1:
+        ids = sentences
+    else:
+        ids = flatten(sentences, eos=vocab.eos if append_eos else None)
+    return count_ids(ids, vocab, order, thresholds=thresholds)
+
+
+def count_ids(
+    ids: NDArray[np.integer], vocab: Vocabulary, order: int, *, thresholds: Sequence[int] | None = None
+) -> Counts:
+    """Count a stream of ids in which eos ends each sentence."""
+    check_order(order)
+    vocab.check_ids(ids)
+    stream = sentence_stream(np.ascontiguousarray(ids, np.int32), vocab)
+    if not len(stream):
+        raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
+    trie, counts = count_stream(stream, vocab.size, order, eos=vocab.eos)
+    whole = Counts(vocab, trie, counts)
+    return whole.drop(thresholds) if thresholds is not None and any(thresholds) else whole
+
+
+def flatten(sentences: Sentences, *, eos: int | None) -> NDArray[np.int32]:
+    """All sentences as one stream; each closed with `eos`, where given, unless it ends with it already.
+
+    >>> flatten([[2, 1], [2, 0], []], eos=0).tolist()
+    [2, 1, 0, 2, 0]
+    """
+    parts: list[NDArray[np.int32]] = []
+    end = np.array([] if eos is None else [eos], np.int32)
+    for sentence in sentences:
+        array = np.asarray(sentence)
+        if not array.size:
+            continue
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise InputError(
+                f"a sentence must be a sequence of ids, not {array.dtype} of shape {array.shape}",
+                hint="encode the text first, or use count_text for words",
+            )
+        if array.max() > np.iinfo(np.int32).max or array.min() < 0:
+            raise InputError(f"id {array.max() if array.max() > 0 else array.min()} is not an id of a vocabulary")
+        parts.append(array.astype(np.int32))
+        if array[-1] != eos:
+            parts.append(end)
+    return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+
+def _derive(counts: Counts) -> Derived:
+    trie = counts.trie
+    totals = sum_children(trie.first, counts.counts)
+    adjusted = _adjusted(trie, counts.counts)
+    plain = counts.counts.copy()
+    plain[trie.vocab_size] = 0  # <s> is never predicted
+    return Derived(
+        totals=totals,
+        adjusted=adjusted,
+        adjusted_totals=sum_children(trie.first, adjusted),
+        histograms=tuple(np.bincount(plain[trie.level(k)]) for k in range(1, trie.order + 1)),
+        adjusted_histograms=tuple(np.bincount(adjusted[trie.level(k)]) for k in range(1, trie.order + 1)),
+    )
+
+
+def _adjusted(trie: Trie, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Distinct words before each n-gram; plain counts at the top order and for n-grams that begin with `<s>`."""
+    adjusted = counts.copy()
+    for order in range(1, trie.order):
+        level, above = trie.level(order), trie.level(order + 1)
+        found = np.bincount(trie.suffixes[above] - level.start, minlength=level.stop - level.start)
+        starts = trie.sentence_starts(order)
+        found[starts.start - level.start :] = counts[starts]
+        adjusted[level] = found
+    adjusted[trie.vocab_size] = 0
+    return adjusted
+
+
+def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:
+    given = [int(limit) for limit in thresholds]
+    limits = (given + given[-1:] * order)[:order]
+    if len(given) > order or limits[0] != 0 or min(limits) < 0 or sorted(limits) != limits:
+        raise InputError(
+            f"thresholds {given} do not fit order {order}",
+            hint="give one per order, lowest first: 0 for words, then never decreasing, such as 0 0 1",
+        )
+    return tuple(limits)
+
+
+def _restrict(trie: Trie, keep: NDArray[np.bool_]) -> Trie:
+    """The trie of the kept nodes; `keep` must be closed under prefixes and suffixes."""
+    number = np.cumsum(keep) - 1
+    suffixes = trie.suffixes[keep]
+    suffixes[trie.vocab_size + 1 :] = number[suffixes[trie.vocab_size + 1 :]]
+    before = np.concatenate([[0], np.cumsum(keep)])  # how many kept nodes precede
+    first = before[trie.first][np.append(keep[: trie.inner], True)]
+    return Trie(before[trie.levels], trie.words[keep], suffixes.astype(np.int32), first.astype(np.int32))

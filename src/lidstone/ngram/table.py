@@ -1,0 +1,164 @@
+"""A smoothed n-gram model in the one form that every smoother and every ARPA file can take.
+
+    p(w | h) = rows[h w] + backoffs[h] * p(w | h without its oldest word),        p(w | ()) = base[w]
+
+`rows` has one value per n-gram of the trie (it may be negative), `backoffs` one per history, `base` is dense over the
+vocabulary and already contains the unigram level. A history that the trie lacks passes through to its longest suffix
+that is there. So a table costs a few bytes per distinct n-gram, where a dense one would cost V^n numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.ngram import query
+from lidstone.ngram.counts import Sentences, flatten
+from lidstone.ngram.trie import Trie
+from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.windows import sentence_stream
+
+History = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """A perplexity with all that one needs to compare it."""
+
+    value: float
+    tokens: int
+    """the denominator: words and one end per sentence"""
+    oov: int
+    """tokens that the model knows only as the unknown word; they are part of the perplexity"""
+    vocabulary: int
+    """the size of the event space"""
+    signature: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"perplexity {self.value:.3f} ({self.tokens:,} tokens, {self.oov:,} oov, vocabulary {self.vocabulary:,})"
+
+
+@dataclass(frozen=True, eq=False)
+class BackoffTable:
+    """The smoothed conditional distribution p~.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
+    >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
+    >>> table.prob([[1]]).round(4).tolist()  # after 1 come eos and 2, once each: (1+1, 0+1, 1+1) / (2 + 3)
+    [[0.4, 0.2, 0.4]]
+    """
+
+    vocab: Vocabulary
+    trie: Trie
+    base: NDArray[np.float64]
+    """p(w), the unigram distribution; (V,), zero off the event space"""
+    rows: NDArray[np.float64]
+    """one per node; those of the unigram nodes are zero, for they are part of `base`"""
+    backoffs: NDArray[np.float64]
+    """one per node that can be a history"""
+    signature: dict[str, Any]
+    """what this table is: smoother, its parameters, order, fingerprints of vocabulary and counts"""
+
+    @property
+    def order(self) -> int:
+        """n; histories have at most n-1 words."""
+        return self.trie.order
+
+    def prob(self, histories: Iterable[History]) -> NDArray[np.float64]:
+        """The whole distribution after each history: (histories, V).
+
+        A history is a sequence of ids, most recent last; `()` for none, `vocab.bos` for the sentence start.
+        """
+        states = self.states(histories)
+        out = np.empty((len(states), self.vocab.size))
+        query.fill_rows(*self._arrays, states, out)
+        return out
+
+    def logprob(self, words: ArrayLike, histories: Iterable[History]) -> NDArray[np.float64]:
+        """Natural log of p(word | history) for each pair; -inf for a word that cannot be predicted."""
+        ids = self.vocab.check_ids(words)
+        states = self.states(histories)
+        if ids.shape != states.shape:
+            raise InputError(
+                f"{ids.size} words for {states.size} histories",
+                hint="give one history per word: the same number",
+            )
+        with np.errstate(divide="ignore"):
+            return np.log(query.word_probs(*self._arrays, states, ids.astype(np.int32)))
+
+    def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
+        """The node of each history's longest known suffix; -1 for none."""
+        return np.fromiter((self._state(history) for history in histories), np.int32)
+
+    def logprobs(self, ids: ArrayLike) -> NDArray[np.float64]:
+        """Natural log of the probability of every token of a stream in which eos ends each sentence.
+
+        Ids that cannot be predicted (padding) are passed over and get no entry.
+        """
+        tokens = np.ascontiguousarray(self.vocab.check_ids(ids), np.int32)
+        return query.score_stream(self._arrays, sentence_stream(tokens, self.vocab))
+
+    def perplexity(self, sentences: Sentences) -> Perplexity:
+        """Exp of the mean negative log-probability per token, ends of sentences included."""
+        ids = sentences if isinstance(sentences, np.ndarray) else flatten(sentences, eos=self.vocab.eos)
+        logprobs = self.logprobs(ids)
+        if not len(logprobs):
+            raise InputError("there is nothing to score: no sentence has a token", hint="give some text")
+        oov = 0 if self.vocab.unk is None else int((ids == self.vocab.unk).sum())
+        mean = float(logprobs.mean())
+        value = math.exp(-mean) if mean > -700 else math.inf
+        return Perplexity(value, len(logprobs), oov, self.vocab.event_count, self.signature)
+
+    def sample(self, *, seed: int | None = None, history: History | None = None, limit: int = 1000) -> list[int]:
+        """Draw a sentence word by word, from its start or after `history`; without the eos that ends it."""
+        generator = np.random.default_rng(seed)
+        context = [self.vocab.bos] if history is None else list(history)
+        sentence: list[int] = []
+        while len(sentence) < limit:
+            probs = self.prob([context])[0].clip(min=0)
+            word = int(generator.choice(self.vocab.size, p=probs / probs.sum()))
+            if word == self.vocab.eos:
+                break
+            sentence.append(word)
+            context = [*context, word][-self.order :]
+        return sentence
+
+    def save(self, path: str | Path) -> None:
+        """Write the table as safetensors; `lidstone.load` maps it back into memory."""
+        from lidstone.ngram.storage import save
+
+        save(self, path)
+
+    def require(self, vocab: Vocabulary) -> None:
+        """Refuse a vocabulary other than the table's own."""
+        if vocab.fingerprint != self.vocab.fingerprint:
+            raise VocabularyMismatch(
+                f"the table was made with another vocabulary ({self.vocab.size} ids, fingerprint "
+                f"{self.vocab.fingerprint}) than this one ({vocab.size} ids, {vocab.fingerprint})",
+                hint="count and fit again with the tokenizer in use",
+            )
+
+    @property
+    def _arrays(self) -> tuple[NDArray, ...]:
+        trie = self.trie
+        return trie.first, trie.words, trie.suffixes, self.rows, self.backoffs, self.base
+
+    def _state(self, history: History) -> int:
+        if len(history) and not all(0 <= int(word) <= self.vocab.size for word in history):
+            wrong = next(word for word in history if not 0 <= int(word) <= self.vocab.size)
+            raise InputError(
+                f"id {wrong} in a history is outside the vocabulary of {self.vocab.size} ids",
+                hint="the sentence start is vocab.bos",
+            )
+        recent = list(history)[max(len(history) - self.order + 1, 0) :]
+        if self.vocab.bos in recent:
+            recent = recent[len(recent) - 1 - recent[::-1].index(self.vocab.bos) :]
+        return next((node for i in range(len(recent)) if (node := self.trie.find(recent[i:])) >= 0), -1)

@@ -1,0 +1,136 @@
+"""The set of n-grams of a text, as a trie stored breadth first in three flat arrays.
+
+Nodes 0..V are the unigrams (node = word id, node V is `<s>`); then come all 2-grams sorted by (parent, word), all
+3-grams likewise, and so on. So the children of a node stand side by side, sorted by their word, and a `first` array
+of offsets is all the structure there is. Everything else (counts, probabilities) is an array with one value per node.
+
+The set is closed: with an n-gram, its prefix (the parent) and its suffix (without the oldest word) are nodes too.
+N-grams that begin with `<s>` are the last of their level, for `<s>` has the largest id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+
+MAX_ORDER = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Trie:
+    """The n-grams of orders 1..n.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> trie = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2).trie
+    >>> [trie.ngram(node) for node in range(4, trie.size)]      # 3 is <s>
+    [(1, 0), (1, 2), (2, 0), (3, 1)]
+    """
+
+    levels: NDArray[np.int64]
+    """nodes of order k are levels[k-1]:levels[k]"""
+    words: NDArray[np.int32]
+    """the last word of each node"""
+    suffixes: NDArray[np.int32]
+    """the node without its oldest word; -1 for unigrams"""
+    first: NDArray[np.int32]
+    """children of node i are first[i]:first[i+1]; one entry per node below the top order, and one more"""
+
+    @property
+    def order(self) -> int:
+        """The longest n-gram's length."""
+        return len(self.levels) - 1
+
+    @property
+    def vocab_size(self) -> int:
+        """V; also the id and the node of `<s>`."""
+        return int(self.levels[1]) - 1
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return int(self.levels[-1])
+
+    @property
+    def inner(self) -> int:
+        """How many nodes can be histories: all below the top order."""
+        return int(self.levels[-2])
+
+    def level(self, order: int) -> slice:
+        """The nodes of one order, as a slice."""
+        return slice(int(self.levels[order - 1]), int(self.levels[order]))
+
+    def children(self, node: int) -> slice:
+        """The nodes that extend `node` by one word, as a slice; the top order has none."""
+        return slice(int(self.first[node]), int(self.first[node + 1])) if node < self.inner else slice(0, 0)
+
+    @cached_property
+    def parents(self) -> NDArray[np.int32]:
+        """The node without its newest word; -1 for unigrams."""
+        unigrams = np.full(self.levels[1], -1, np.int32)
+        return np.concatenate([unigrams, np.repeat(np.arange(self.inner, dtype=np.int32), np.diff(self.first))])
+
+    def sentence_starts(self, order: int) -> slice:
+        """The nodes of one order that begin with `<s>`: a block at the end of the level."""
+        level = self.level(order)
+        start = self.vocab_size
+        for _ in range(order - 1):
+            start = int(self.first[start])
+        return slice(start, level.stop)
+
+    def find(self, ngram: Sequence[int]) -> int:
+        """The node of an n-gram given as ids, or -1."""
+        if not 0 < len(ngram) <= self.order or not all(0 <= word <= self.vocab_size for word in ngram):
+            return -1
+        node = int(ngram[0])
+        for word in ngram[1:]:
+            node = find_child(self.first, self.words, node, word)
+            if node < 0:
+                return -1
+        return node
+
+    def ngram(self, node: int) -> tuple[int, ...]:
+        """The ids of a node's words, oldest first."""
+        ids: list[int] = []
+        while node >= 0:
+            ids.append(int(self.words[node]))
+            node = int(self.parents[node])
+        return tuple(reversed(ids))
+
+
+def check_order(order: int) -> int:
+    """Refuse an order that is not 1..8."""
+    if not 1 <= order <= MAX_ORDER:
+        raise InputError(f"the order must be from 1 to {MAX_ORDER}, not {order}", hint="2 or 3 is usual")
+    return order
+
+
+@njit(cache=True, nogil=True)
+def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
+    """The child of `node` with this word, or -1: a binary search among the children."""
+    low, high = first[node], first[node + 1]
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and words[low] == word else -1
+
+
+@njit(cache=True, nogil=True)
+def sum_children(first, values):  # type: ignore[no-untyped-def]
+    """For each node that can be a history, the sum of `values` (one per node) over its children."""
+    sums = np.zeros(len(first) - 1, values.dtype)
+    for node in range(len(sums)):
+        for child in range(first[node], first[node + 1]):
+            sums[node] += values[child]
+    return sums
