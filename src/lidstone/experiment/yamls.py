@@ -1,0 +1,110 @@
+"""Reading recipe files: YAML with numbers as people write them, without repeated keys, with overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lidstone.errors import RecipeError
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML where `5e-4` is a number (PyYAML wants `5.0e-4`) and a key given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]
+        twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
+        if twice is not None:
+            raise yaml.YAMLError(f"the key {twice} is given twice, again in line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def parse_yaml(text: str, origin: str = "the recipe") -> Any:
+    """Read YAML; errors name `origin` and the line.
+
+    >>> parse_yaml("{rate: 5e-4}")
+    {'rate': 0.0005}
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise RecipeError(f"{origin} is not valid YAML: {reason}", hint="mind colons and indentation") from error
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a file that holds one mapping."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"cannot read the recipe {path}: {error}", hint="check the path") from error
+    values = parse_yaml(text, str(path))
+    if not isinstance(values, dict):
+        raise RecipeError(f"{path} is not a recipe: no keys in it", hint="see lidstone init")
+    return values
+
+
+def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Set dotted keys; items of a list go by number or by their name.
+
+    >>> apply_overrides({"methods": [{"name": "katz", "gamma": 1}]}, ["methods.katz.gamma=0.5", "training.seed=3"])
+    {'methods': [{'name': 'katz', 'gamma': 0.5}], 'training': {'seed': 3}}
+    """
+    changed = deepcopy(dict(values))
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key.strip():
+            raise RecipeError(f"cannot understand {override!r}", hint="write key.sub=value")
+        _set(changed, key.strip().split("."), parse_yaml(text, override), override)
+    return changed
+
+
+def laid_over(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values`, with `defaults` wherever they say nothing, section by section.
+
+    >>> laid_over({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
+    {'a': {'b': 1, 'c': 3}}
+    """
+    merged: dict[str, Any] = {**deepcopy(dict(defaults)), **values}
+    for key in defaults.keys() & values.keys():
+        if isinstance(defaults[key], Mapping) and isinstance(values[key], Mapping):
+            merged[key] = laid_over(defaults[key], values[key])
+    return merged
+
+
+def _set(tree: Any, keys: list[str], value: Any, override: str) -> None:
+    for key in keys[:-1]:
+        tree = _step(tree, key, override)
+    if isinstance(tree, list):
+        tree[_position(tree, keys[-1], override)] = value
+    elif isinstance(tree, dict):
+        tree[keys[-1]] = value
+    else:
+        raise RecipeError(f"cannot set {override!r}: {keys[-1]} lies below a plain value")
+
+
+def _step(tree: Any, key: str, override: str) -> Any:
+    if isinstance(tree, list):
+        return tree[_position(tree, key, override)]
+    if not isinstance(tree, dict):
+        raise RecipeError(f"cannot set {override!r}: {key} lies below a plain value")
+    if tree.get(key) is None:
+        tree[key] = {}
+    return tree[key]
+
+
+def _position(items: list[Any], key: str, override: str) -> int:
+    for number, item in enumerate(items):
+        if key == str(number) or (isinstance(item, dict) and key in (item.get("name"), item.get("smoother"))):
+            return number
+    raise RecipeError(f"cannot set {override!r}: the list has no item {key}", hint="use its number or name")
