@@ -81,10 +81,14 @@ def _key(text: Any, begin: int, end: int) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _same(text: Any, begin: int, arena: Any, other: int, size: int) -> bool:
+def _same(text: Any, begin: int, end: int, arena: Any, starts: Any, number: int) -> bool:
+    """Whether text[begin:end] is word `number` of the arena."""
+    other, size = starts[number], end - begin
+    if starts[number + 1] - other - 1 != size:
+        return False
     for offset in range(0, size, 8):
-        left = _first_bytes(text, begin + offset, size - offset)
-        if left != _first_bytes(arena, other + offset, size - offset):
+        block = _first_bytes(text, begin + offset, size - offset)
+        if block != _first_bytes(arena, other + offset, size - offset):
             return False
     return True
 
@@ -120,22 +124,6 @@ def fill(table: Any, words: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _find(text: Any, begin: int, end: int, key: Any, table: Any) -> int:
-    """The slot of the word, or the empty one where it belongs."""
-    keys, slots, arena, starts = table
-    slot = _first_slot(keys, key)
-    while slots[slot]:
-        if keys[slot] == key:
-            other, size = starts[slots[slot] - 1], end - begin
-            if key < _LONG or (
-                starts[slots[slot]] - other - 1 == size and _same(text, begin, arena, other, size)
-            ):
-                break
-        slot = (slot + 1) & (keys.size - 1)
-    return slot
-
-
-@njit(nogil=True, cache=True)
 def _remember(text: Any, begin: int, end: int, arena: Any, starts: Any, state: Any) -> None:
     used = state[ARENA]
     arena[used : used + end - begin] = text[begin:end]
@@ -146,9 +134,7 @@ def _remember(text: Any, begin: int, end: int, arena: Any, starts: Any, state: A
 
 
 @njit(nogil=True, cache=True)
-def intern(
-    text: Any, table: Any, meaning: Any, fixed: bool, unknown: int, eos: int, ids: Any, state: Any
-) -> int:
+def intern(text: Any, table: Any, meaning: Any, fixed: bool, unknown: int, eos: int, ids: Any, state: Any) -> int:
     """Append the ids of `text`, which has eight bytes of padding, to `ids`, and say why it stopped.
 
     Word number k means the id meaning[k], or k - 1 beyond its end; a negative id is a reserved word. With a
@@ -168,8 +154,13 @@ def intern(
             continue
         end = _word_end(text, position)
         key = _key(text, position, end)
-        slot = _find(text, position, end, key, table)
+        slot = _first_slot(keys, key)  # probing stands here: as a function it would count references per word
         number: Any = np.int64(slots[slot]) - 1
+        while number >= 0:
+            if keys[slot] == key and (key < _LONG or _same(text, position, end, arena, starts, number)):
+                break
+            slot = (slot + 1) & (keys.size - 1)
+            number = np.int64(slots[slot]) - 1
         if number >= 0:
             word: Any = np.int64(meaning[number]) if number < meaning.size else number - 1
         elif fixed:

@@ -26,7 +26,7 @@ Sources = Source | Sequence[Source]
 
 
 def read_words(
-    sources: Sources, vocab: Vocabulary | None = None, *, show: bool = False, chunk_bytes: int = 1 << 20
+    sources: Sources, vocab: Vocabulary | None = None, *, show: bool = False, chunk_bytes: int = 1 << 18
 ) -> tuple[Ids, Vocabulary]:
     r"""Read one text, or several one after the other, as a stream of ids and their vocabulary.
 
@@ -40,9 +40,7 @@ def read_words(
     """
     reader = _Reader(vocab)
     for source in _each(sources):
-        with progress_bar(
-            _plain_size(source), f"reading {name_of(source)}", show=show, unit="bytes"
-        ) as advance:
+        with progress_bar(_plain_size(source), f"reading {name_of(source)}", show=show, unit="bytes") as advance:
             lines = 0
             for chunk in read_chunks(source, chunk_bytes):
                 reader.read(chunk, name_of(source), lines)
@@ -54,9 +52,7 @@ def read_words(
 def slow_read_words(sources: Sources, vocab: Vocabulary | None = None) -> tuple[Ids, Vocabulary]:
     """What `read_words` equals: split, and look up in a dictionary."""
     separators = str.maketrans("\t\r", "  ")
-    lines = (
-        line.translate(separators).split(" ") for source in _each(sources) for line in read_lines(source)
-    )
+    lines = (line.translate(separators).split(" ") for source in _each(sources) for line in read_lines(source))
     sentences = [words for line in lines if (words := [word for word in line if word])]
     if vocab is None:
         vocab = Vocabulary.from_words(dict.fromkeys(word for words in sentences for word in words))
@@ -90,9 +86,7 @@ class _Reader:
         self.state[interning.POSITION] = 0
         while status := self._intern(text):
             if status != interning.FULL:
-                raise _refusal(
-                    chunk, int(self.state[interning.POSITION]), name, lines, status == interning.RESERVED
-                )
+                raise _refusal(chunk, int(self.state[interning.POSITION]), name, lines, status == interning.RESERVED)
             self._enlarge_table()
 
     def vocabulary(self) -> Vocabulary:
@@ -104,9 +98,7 @@ class _Reader:
         from lidstone.text import interning
 
         table = interning.Table(self.keys, self.slots, self.arena, self.starts)
-        return interning.intern(
-            text, table, self.meaning, self.fixed, self.unknown, self.eos, self.all_ids, self.state
-        )
+        return interning.intern(text, table, self.meaning, self.fixed, self.unknown, self.eos, self.all_ids, self.state)
 
     def _make_room(self, size: int) -> None:
         """A text of `size` bytes has fewer than `size` words and sentences, and words of fewer bytes."""
