@@ -49,7 +49,8 @@ class Vocabulary:
         object.__setattr__(self, "tokens", None if self.tokens is None else tuple(self.tokens))
         for name in ("size", "eos", "unk"):
             value = getattr(self, name)
-            object.__setattr__(self, name, value if value is None else _integer(name, value))
+            absent = name == "unk" and value is None
+            object.__setattr__(self, name, None if absent else _integer(name, value))
         _validate(self)
 
     @classmethod
@@ -99,9 +100,7 @@ class Vocabulary:
     def index(self) -> Mapping[str, int]:
         """The id of each token."""
         if self.tokens is None:
-            raise InputError(
-                "this vocabulary has no strings", hint="make it with tokens=, or pass ids, not words"
-            )
+            raise InputError("this vocabulary has no strings", hint="make it with tokens=, or pass ids, not words")
         return {token: number for number, token in enumerate(self.tokens)}
 
     def encode(self, words: Sequence[str]) -> npt.NDArray[np.int32]:
@@ -178,9 +177,7 @@ class Vocabulary:
 def _integer(name: str, value: Any) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
-    raise InputError(
-        f"{name} of a vocabulary must be a whole number, not {value!r}", hint=f"pass an int as {name}="
-    )
+    raise InputError(f"{name} of a vocabulary must be a whole number, not {value!r}", hint=f"pass an int as {name}=")
 
 
 def _whole_numbers(ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -196,13 +193,9 @@ def _validate(vocab: Vocabulary) -> None:
     named = [("eos", vocab.eos), ("unk", vocab.unk), *(("unpredictable", t) for t in vocab.unpredictable)]
     for name, token in named:
         if token is not None and not 0 <= token < vocab.size:
-            raise InputError(
-                f"{name} id {token} is outside 0 to {vocab.size - 1}", hint="check size and special ids"
-            )
+            raise InputError(f"{name} id {token} is outside 0 to {vocab.size - 1}", hint="check size and special ids")
     if vocab.eos in vocab.unpredictable:
-        raise InputError(
-            f"eos id {vocab.eos} is listed as unpredictable", hint="sentences must end: leave eos out"
-        )
+        raise InputError(f"eos id {vocab.eos} is listed as unpredictable", hint="sentences must end: leave eos out")
     if vocab.tokens is not None:
         _validate_tokens(vocab.tokens, vocab.size)
 
