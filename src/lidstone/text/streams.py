@@ -55,9 +55,7 @@ def open_bytes(source: Source) -> BinaryIO:
 def _open_plain(source: Source) -> io.BufferedReader:
     if isinstance(source, (str, Path)) and str(source) != "-":
         return _open_path(Path(source))
-    return io.BufferedReader(
-        _Borrowed(sys.stdin.buffer if isinstance(source, (str, Path)) else source), _BLOCK
-    )
+    return io.BufferedReader(_Borrowed(sys.stdin.buffer if isinstance(source, (str, Path)) else source), _BLOCK)
 
 
 def _open_path(path: Path) -> io.BufferedReader:
@@ -102,9 +100,7 @@ class _Decompressed(io.RawIOBase):
         try:
             return self._stream.readinto(buffer) or 0
         except EOFError as error:
-            raise TextError(
-                f"{self.name} is cut off: its compressed data end too early", hint=_AGAIN
-            ) from error
+            raise TextError(f"{self.name} is cut off: its compressed data end too early", hint=_AGAIN) from error
         except _damage() as error:
             raise TextError(f"{self.name} is damaged: {error}", hint=_AGAIN) from error
 

@@ -79,6 +79,10 @@ class BPE:
         """Join pieces to words again."""
         return f"{' '.join(pieces)} ".replace(f"{_SPLIT} ", "").removesuffix(" ")
 
+    def surfaces(self) -> list[str]:
+        """All pieces that the merges join and make, as they look in encoded text."""
+        return _surfaces(self._pieces(""))
+
     def _tokenizer_for(self, lines: Sequence[str]) -> tuple[Any, list[str]]:
         """The tokenizer and the surface of its ids, remade when letters turn up that it has not seen."""
         letters = set().union(*lines) - self._engine.get("letters", set())
@@ -104,11 +108,16 @@ class BPE:
 
 
 def subword_vocabulary(
-    lines: Iterable[Sequence[str]], *, specials: Sequence[str] = (PAD, UNK, EOS), min_count: int = 1
+    lines: Iterable[Sequence[str]],
+    *,
+    specials: Sequence[str] = (PAD, UNK, EOS),
+    min_count: int = 1,
+    closed_under: BPE | None = None,
 ) -> Vocabulary:
     """The vocabulary of encoded lines: specials, then pieces by falling frequency, ties by spelling.
 
-    `</s>` must be among the specials. `<pad>` and `<s>` are unpredictable.
+    `</s>` must be among the specials. `<pad>` and `<s>` are unpredictable. `closed_under` adds the pieces that
+    its merges pass through, which a Hugging Face tokenizer needs (`text/export.py`).
 
     >>> subword_vocabulary([["b@@", "a"], ["a"]]).tokens
     ('<pad>', '<unk>', '</s>', 'a', 'b@@')
@@ -117,8 +126,9 @@ def subword_vocabulary(
         raise InputError(f"the specials {tuple(specials)} lack {EOS}", hint=f"add {EOS}")
     counts = Counter(piece for line in lines for piece in line)
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
-    kept = (piece for piece in pieces if counts[piece] >= min_count and piece not in specials)
-    tokens = (*specials, *kept)
+    frequent = (piece for piece in pieces if counts[piece] >= min_count)
+    passed = () if closed_under is None else closed_under.surfaces()
+    tokens = tuple(dict.fromkeys((*specials, *frequent, *passed)))
     unpredictable = tuple(number for number, token in enumerate(specials) if token in (PAD, "<s>"))
     unk = tokens.index(UNK) if UNK in specials else None
     return Vocabulary(len(tokens), tokens.index(EOS), unpredictable, unk, tokens)
