@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, TextError
@@ -35,6 +35,7 @@ def test_encoding_equals_subword_nmt():
     assert LEARNT.encode_lines(LINES) == [ORACLE.segment(line).split(" ") for line in LINES]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet="theroabn<>/w@ é𝄞\t\u00a0", max_size=30), max_size=5))
 def test_on_letters_the_codes_have_never_seen_too(lines):
     assert LEARNT.encode_lines(lines) == [ORACLE.segment_tokens(line.strip("\r\n ").split(" ")) for line in lines]

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.errors import InputError, TextError
@@ -22,6 +22,7 @@ def read(text, vocab=None, **options):
     return ids.tolist(), vocab
 
 
+@settings(deadline=None)  # the first call compiles
 @given(texts, st.integers(1, 40))
 def test_the_reader_equals_its_plain_twin(text, size):
     ids, vocab = read(text, chunk_bytes=size)
@@ -30,6 +31,7 @@ def test_the_reader_equals_its_plain_twin(text, size):
     assert vocab == expected_vocab
 
 
+@settings(deadline=None)  # the first call compiles
 @given(texts, texts, st.integers(1, 40))
 def test_with_a_given_vocabulary_too(known, text, size):
     _, vocab = read(known)
