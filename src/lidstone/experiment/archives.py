@@ -1,0 +1,79 @@
+"""Unpacking chosen members of zip and tar archives, as plain files and nothing else.
+
+The name of a written file comes from us, never from the archive; a member must be a regular file. An archive
+that holds a path that leaves the folder, or a link in place of a file we want, is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO, Any
+
+from lidstone.errors import DataError
+
+Opener = Callable[[], IO[bytes] | None]
+
+
+def extract(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
+    """Write each member {path inside: file name} of a zip or tar archive into `folder`."""
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as opened:
+                _write_all(_zip_members(opened), archive, folder, members)
+        else:
+            with tarfile.open(archive) as opened_tar:
+                _write_all(_tar_members(opened_tar), archive, folder, members)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise DataError(f"{archive.name} is no readable archive: {error}", hint="download it again") from error
+
+
+def is_safe(name: str) -> bool:
+    r"""Whether a path inside an archive stays inside.
+
+    >>> [is_safe(name) for name in ("a/b.txt", "../b", "/etc/passwd", "C:\\b", "a/../../b")]
+    [True, False, False, False, False]
+    """
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    parts = {*posix.parts, *windows.parts}
+    return not (posix.is_absolute() or windows.drive or windows.root or ".." in parts)
+
+
+def _write_all(found: dict[str, Opener | None], archive: Path, folder: Path, members: Mapping[str, str]) -> None:
+    unsafe = next((name for name in found if not is_safe(name)), None)
+    if unsafe is not None:
+        raise DataError(f"{archive.name} holds the unsafe path {unsafe!r}", hint="do not use this archive")
+    missing = [name for name in members if name not in found]
+    if missing:
+        raise DataError(f"{archive.name} lacks {missing[0]}", hint="the host may have changed the archive")
+    for name, target in members.items():
+        _write(found[name], archive, name, folder / Path(target).name)
+
+
+def _write(opener: Opener | None, archive: Path, name: str, target: Path) -> None:
+    stream = opener() if opener is not None else None
+    if stream is None:
+        raise DataError(f"{name} in {archive.name} is no regular file", hint="do not use this archive")
+    with stream, target.open("xb") as file:
+        shutil.copyfileobj(stream, file, 1 << 20)
+
+
+def _zip_members(archive: zipfile.ZipFile) -> dict[str, Opener | None]:
+    return {info.filename: _zip_opener(archive, info) for info in archive.infolist()}
+
+
+def _zip_opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Opener | None:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    return (lambda: archive.open(info)) if kind in (0, stat.S_IFREG) and not info.is_dir() else None
+
+
+def _tar_members(archive: tarfile.TarFile) -> dict[str, Opener | None]:
+    return {info.name.removeprefix("./"): _tar_opener(archive, info) for info in archive}
+
+
+def _tar_opener(archive: tarfile.TarFile, info: Any) -> Opener | None:
+    return (lambda: archive.extractfile(info)) if info.isreg() else None
