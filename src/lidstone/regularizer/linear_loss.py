@@ -1,0 +1,134 @@
+"""`LinearSmoothedCrossEntropy`: output projection and regularized loss together, never holding all logits.
+
+Positions are taken in chunks: project a chunk, take its losses, turn its logits into their gradient in place, and
+multiply that back into the gradients of the hidden states and of the weight. In two dense lines,
+
+    logits = hidden @ weight.T + bias
+    total  = SmoothedCrossEntropy(...)(logits, labels).total
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lidstone.errors import InputError
+from lidstone.regularizer.core import gradient_, losses, plain_losses
+from lidstone.regularizer.loss import LossParts, SmoothedLoss
+from lidstone.regularizer.targets import Plan, Targets
+
+CHUNK_BYTES = 32 * 2**20
+
+
+class LinearSmoothedCrossEntropy(SmoothedLoss):
+    """Cross-entropy of `hidden @ weight.T + bias`, regularized by an n-gram model, in chunks of positions.
+
+    >>> loss = LinearSmoothedCrossEntropy()
+    >>> hidden, weight = torch.zeros(1, 3, 2, requires_grad=True), torch.zeros(4, 2, requires_grad=True)
+    >>> round(loss(hidden, weight, torch.tensor([[1, 3, 0]])).total.item(), 4)
+    1.3863
+    """
+
+    @torch.compiler.disable
+    def forward(
+        self,
+        hidden: Tensor,  # (batch, time, d)
+        weight: Tensor,  # (V, d)
+        labels: Tensor,  # (batch, time)
+        histories: Tensor | None = None,
+        num_items: Tensor | int | float | None = None,
+        bias: Tensor | None = None,  # (V,)
+    ) -> LossParts:
+        """The loss of hidden states that predict the labels at the same positions; see SmoothedCrossEntropy."""
+        if self.reduction == "none":
+            raise InputError("the linear loss sums over positions", hint='use reduction="mean" or "sum"')
+        if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[-1]:
+            raise InputError(
+                f"hidden {tuple(hidden.shape)}, weight {tuple(weight.shape)} and labels {tuple(labels.shape)} "
+                "do not fit",
+                hint="hidden is (batch, time, d), weight (V, d), labels (batch, time)",
+            )
+        self._check_vocabulary(len(weight), "output matrix")
+        counted = self._check_labels(labels, len(weight))
+        plan = self._plan(labels.reshape(-1, labels.shape[-1]), histories)
+        flat = torch.where(counted, labels, 0).reshape(-1)
+        scale = self._scale(counted, num_items)
+        keep = counted.reshape(-1).nonzero()[:, 0]  # ignored positions cost nothing
+        plan = None if plan is None else Plan(*(tensor[keep] for tensor in plan))
+        states = hidden.reshape(-1, hidden.shape[-1])[keep]
+        parts = _FusedLinear.apply(states, weight, bias, flat[keep], plan, self.targets, scale[keep])
+        return LossParts(*parts)
+
+
+class _FusedLinear(torch.autograd.Function):
+    """Loss and gradients in one sweep over the chunks; backward only scales them."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        plan: Plan | None,
+        targets: Targets | None,
+        scale: Tensor,
+    ) -> tuple[Tensor, ...]:
+        gradients = _Gradients(hidden, weight, bias) if any(ctx.needs_input_grad[:3]) else None
+        sums = torch.zeros(4, device=hidden.device)
+        rows = max(1, CHUNK_BYTES // (4 * len(weight)))
+        for start in range(0, len(hidden), rows):
+            chunk = slice(start, start + rows)
+            part = None if plan is None else Plan(*(tensor[chunk] for tensor in plan))
+            sums += _one_chunk(hidden, weight, bias, labels, part, targets, scale, chunk, gradients)
+        ctx.gradients = gradients
+        total, *parts = sums.unbind()
+        ctx.mark_non_differentiable(*parts)
+        return total, *parts
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
+        factor, found = outputs[0], ctx.gradients
+        del ctx.gradients  # a second backward would scale them twice
+        return found.hidden.mul_(factor), found.weight.mul_(factor), found.scaled_bias(factor), *(None,) * 4
+
+
+class _Gradients:
+    """Gradients of hidden states, weight and bias, filled chunk by chunk."""
+
+    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.hidden = torch.empty_like(hidden)
+        self.weight = torch.zeros_like(weight, dtype=torch.float32)
+        self.bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
+
+    def add(self, chunk: slice, gradient: Tensor, hidden: Tensor, weight: Tensor) -> None:
+        """Take the gradient of a chunk's logits, (rows, V)."""
+        self.hidden[chunk] = gradient.to(weight.dtype) @ weight
+        self.weight.addmm_(gradient.T, hidden[chunk].float())
+        if self.bias is not None:
+            self.bias += gradient.sum(0)
+
+    def scaled_bias(self, factor: Tensor) -> Tensor | None:
+        return None if self.bias is None else self.bias * factor
+
+
+def _one_chunk(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    plan: Plan | None,
+    targets: Targets | None,
+    scale: Tensor,
+    chunk: slice,
+    gradients: _Gradients | None,
+) -> Tensor:
+    """The weighted sums of total, nll, plus and minus of one chunk; its gradients are added on the way."""
+    logits = torch.nn.functional.linear(hidden[chunk], weight, bias).float()
+    gold, share = labels[chunk], scale[chunk]
+    found = plain_losses(logits, gold) if plan is None or targets is None else losses(logits, gold, plan, targets)
+    if gradients is not None:
+        gradients.add(chunk, gradient_(logits, gold, plan, targets, found, share), hidden, weight)
+    return torch.stack([(part * share).sum() for part in found[:4]])

@@ -1,0 +1,270 @@
+"""`SmoothedCrossEntropy`: cross-entropy regularized by a smoothed n-gram distribution, as cheap as label smoothing.
+
+With the defaults (exact form, token empirical) the target of a position is (1 - gamma) onehot + gamma p~(.|history):
+label smoothing whose uniform distribution is replaced by an n-gram model that has read the training text.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+
+from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.table import BackoffTable
+from lidstone.regularizer.core import Losses, gradient_, losses, plain_losses
+from lidstone.regularizer.schedule import CONSTANT, Schedule
+from lidstone.regularizer.targets import Empirical, Form, Plan, Targets, shift_right
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+class LossParts(NamedTuple):
+    """What a loss is made of: total = nll + plus + minus. Only `total` carries a gradient."""
+
+    total: Tensor
+    nll: Tensor
+    """the plain negative log-likelihood"""
+    plus: Tensor
+    """gamma_plus times Z H(p+, q)"""
+    minus: Tensor
+    """the gamma_minus term with its sign: subtracted in the exact form, added in the published one"""
+
+
+class SmoothedLoss(nn.Module):
+    """What the losses on logits and on hidden states share: the table, the strengths, the checks."""
+
+    def __init__(
+        self,
+        table: BackoffTable | None = None,
+        counts: Counts | None = None,
+        *,
+        gamma: float | None = None,
+        gamma_plus: float | None = None,
+        gamma_minus: float | None = None,
+        form: Form = "exact",
+        empirical: Empirical = "token",
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        schedule: Schedule = CONSTANT,
+    ) -> None:
+        """Take p~ from `table`; without one this is plain cross-entropy.
+
+        gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only.
+        """
+        super().__init__()
+        self.gamma_plus, self.gamma_minus = _strengths(table, gamma, gamma_plus, gamma_minus, form)
+        _check_choices(form=(form, Form), empirical=(empirical, Empirical), reduction=(reduction, Reduction))
+        _check_counts(table, counts, empirical, form)
+        self.form: Form = form
+        self.empirical: Empirical = empirical
+        self.ignore_index, self.reduction, self.schedule = ignore_index, reduction, schedule
+        self.progress = 0.0
+        """how much of the training is done, from 0 to 1; read by the schedule"""
+        self.targets = None if table is None else Targets(table, counts, empirical)
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """All that determines this loss."""
+        return {
+            "table": None if self.targets is None else self.targets.signature,
+            "gamma_plus": self.gamma_plus,
+            "gamma_minus": self.gamma_minus,
+            "form": self.form,
+            "empirical": self.empirical,
+            "schedule": str(self.schedule),
+        }
+
+    def extra_repr(self) -> str:
+        """The strengths and the form, for print(loss)."""
+        strengths = f"gamma_plus={self.gamma_plus}, gamma_minus={self.gamma_minus}"
+        return f"{strengths}, form={self.form}, empirical={self.empirical}"
+
+    @property
+    def _regularizing(self) -> bool:
+        return self.training and torch.is_grad_enabled() and self.targets is not None
+
+    def _plan(self, labels: Tensor, histories: Tensor | None) -> Plan | None:
+        """Coefficients of all positions, or None where this is plain cross-entropy."""
+        if not self._regularizing or self.targets is None:
+            return None
+        strength = self.schedule(self.progress)
+        contexts = contexts_of_labels(labels, self.targets.vocab.bos) if histories is None else histories
+        if contexts.shape != labels.shape:
+            raise InputError(
+                f"histories of shape {tuple(contexts.shape)} do not fit labels of shape {tuple(labels.shape)}",
+                hint="give for each label the token before it (the model's input at that position)",
+            )
+        self._check_range(contexts, "histories", self.targets.vocab.bos)
+        return self.targets.plan(
+            labels.clamp(min=0),
+            contexts,
+            gamma_plus=strength * self.gamma_plus,
+            gamma_minus=strength * self.gamma_minus,
+            form=self.form,
+        )
+
+    def _check_vocabulary(self, size: int, what: str) -> None:
+        if self.targets is not None and size != self.targets.vocab.size:
+            raise VocabularyMismatch(
+                f"the table has {self.targets.vocab.size} ids, the {what} {size}",
+                hint="make the vocabulary with the model's size: Vocabulary.from_tokenizer(tokenizer, size=...)",
+            )
+
+    def _check_labels(self, labels: Tensor, size: int) -> Tensor:
+        """The mask of positions that count; labels outside the vocabulary are refused."""
+        counted = labels != self.ignore_index
+        self._check_range(torch.where(counted, labels, 0), "labels", size - 1, lowest=0)
+        return counted
+
+    def _check_range(self, ids: Tensor, what: str, highest: int, lowest: int | None = None) -> None:
+        if ids.device.type != "cpu" or not ids.numel():  # elsewhere the check would wait for the device
+            return
+        least, most = ids.aminmax()
+        if most > highest or (lowest is not None and least < lowest):
+            wrong = int(most if most > highest else least)
+            raise InputError(f"{what} hold the id {wrong}, which is outside 0 to {highest}", hint="check the tokenizer")
+
+    def _scale(self, counted: Tensor, num_items: Tensor | int | float | None) -> Tensor:
+        """The weight of each position in the total; (positions,)."""
+        weight = counted.reshape(-1).float()
+        if num_items is not None:
+            return weight / torch.as_tensor(num_items, device=weight.device).clamp(min=1)
+        return weight / weight.sum().clamp(min=1) if self.reduction == "mean" else weight
+
+
+class SmoothedCrossEntropy(SmoothedLoss):
+    """Cross-entropy on logits, regularized by an n-gram model.
+
+    >>> from lidstone import KneserEssenNey, Vocabulary, count
+    >>> vocab = Vocabulary(size=4, eos=0)
+    >>> counts = count([[1, 2, 3], [1, 3]], vocab, order=2)
+    >>> loss = SmoothedCrossEntropy(KneserEssenNey(discount=0.5).fit(counts), counts, gamma=0.1)
+    >>> logits, labels = torch.zeros(1, 3, 4, requires_grad=True), torch.tensor([[1, 3, 0]])
+    >>> round(loss(logits, labels).total.item(), 4)             # uniform q: log 4 whatever the target
+    1.3863
+    """
+
+    @torch.compiler.disable
+    def forward(
+        self,
+        logits: Tensor,  # (batch, time, V), or (time, V), or (V,)
+        labels: Tensor,  # (batch, time), or (time,), or ()
+        histories: Tensor | None = None,
+        num_items: Tensor | int | float | None = None,
+    ) -> LossParts:
+        """The loss of logits that score the labels at the same positions.
+
+        `histories` holds for each label the token before it (the model's input there); negative where unknown. Without
+        it the labels themselves serve, each row being the beginning of a sentence. `num_items` divides the sum, as
+        `num_items_in_batch` of the Trainer does. Under no_grad or in eval mode the total is the plain NLL.
+        """
+        size = logits.shape[-1]
+        self._check_vocabulary(size, "logits")
+        if logits.shape[:-1] != labels.shape:
+            raise InputError(
+                f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels.shape)}",
+                hint="logits are (batch, time, V) and labels (batch, time), aligned: shift a causal model's first",
+            )
+        counted = self._check_labels(labels, size)
+        rows = labels.reshape(-1, labels.shape[-1]) if labels.dim() else labels.reshape(1, 1)
+        plan = self._plan(rows, None if histories is None else histories.reshape(rows.shape))
+        flat = torch.where(counted, labels, 0).reshape(-1)
+        total, *parts = _Fused.apply(logits.reshape(-1, size), flat, plan, self.targets)
+        weight = self._scale(counted, num_items)
+        weighted = [torch.where(weight > 0, part * weight, 0.0) for part in (total, *parts)]
+        _report_overflow(weighted[0], logits)
+        if self.reduction == "none" and num_items is None:
+            return LossParts(*(part.reshape(labels.shape) for part in weighted))
+        return LossParts(*(part.sum() for part in weighted))
+
+
+class _Fused(torch.autograd.Function):
+    """Value in forward, gradient in backward, both in float32."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, plan: Plan | None, targets: Targets | None
+    ) -> tuple[Tensor, ...]:
+        z = logits.detach().float().contiguous()
+        found = plain_losses(z, labels) if plan is None or targets is None else losses(z, labels, plan, targets)
+        ctx.save_for_backward(logits, labels, *found[4:])
+        ctx.plan, ctx.targets = plan, targets
+        ctx.mark_non_differentiable(*found[1:4])
+        return found[:4]
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
+        logits, labels, lse, base_weight = ctx.saved_tensors
+        z = logits.detach().to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        found = Losses(*(None,) * 4, lse, base_weight)  # type: ignore[arg-type]
+        gradient = gradient_(z, labels, ctx.plan, ctx.targets, found, outputs[0].float())
+        return gradient.to(logits.dtype), None, None, None
+
+
+def contexts_of_labels(labels: Tensor, bos: int) -> Tensor:
+    """The token before each label, taken from the labels: a row begins a sentence, an ignored label is unknown."""
+    return shift_right(labels.clamp(min=-1), bos)
+
+
+def _strengths(
+    table: BackoffTable | None, gamma: float | None, plus: float | None, minus: float | None, form: Form
+) -> tuple[float, float]:
+    if gamma is not None and (plus is not None or minus is not None):
+        raise InputError("gamma sets both strengths", hint="give gamma, or gamma_plus and gamma_minus")
+    given = [gamma if strength is None else strength for strength in (plus, minus)]
+    if table is not None and None in given:
+        raise InputError("the strength is missing", hint="give gamma=0.25, or gamma_plus= and gamma_minus=")
+    strengths = [float(strength or 0.0) for strength in given]
+    for name, value in zip(("gamma_plus", "gamma_minus"), strengths, strict=True):
+        if not (math.isfinite(value) and value >= 0):
+            raise InputError(f"{name} must not be negative: {value}", hint="useful strengths are from 0.005 to 0.5")
+    if form == "exact" and strengths[1] > 1:
+        raise InputError(
+            f"gamma_minus = {strengths[1]} > 1 in the exact form makes the target of the label negative",
+            hint='use gamma_minus <= 1, or form="published"',
+        )
+    if table is not None and not any(strengths):
+        warnings.warn("both strengths are 0: this is plain cross-entropy", stacklevel=4)
+    return strengths[0], strengths[1]
+
+
+def _check_choices(**choices: tuple[str, Any]) -> None:
+    for name, (value, allowed) in choices.items():
+        if value not in get_args(allowed):
+            raise InputError(f"{name}={value!r} is unknown", hint=f"choose from {', '.join(get_args(allowed))}")
+
+
+def _check_counts(table: BackoffTable | None, counts: Counts | None, empirical: Empirical, form: Form) -> None:
+    if table is None:
+        return
+    if counts is not None:
+        table.require(counts.vocab)
+        if counts.order != table.order:
+            raise InputError(
+                f"the table has order {table.order}, the counts have order {counts.order}",
+                hint="count and fit with one order",
+            )
+    if empirical == "ngram":
+        if counts is None:
+            raise InputError('empirical="ngram" needs the counts of the training text', hint="pass counts=")
+        if form == "exact":
+            warnings.warn(
+                'form="exact" with empirical="ngram" has no lower bound for a model that sees more than the n-gram '
+                'history; prefer empirical="token"',
+                stacklevel=4,
+            )
+
+
+def _report_overflow(losses: Tensor, logits: Tensor) -> None:
+    if losses.device.type == "cpu" and not bool(torch.isfinite(losses).all()):
+        bad = int((~torch.isfinite(losses)).sum())
+        warnings.warn(
+            f"the loss is not finite at {bad} of {losses.numel()} positions: the {logits.dtype} logits hold NaN or "
+            "infinities (lower the learning rate, clip gradients, or use bfloat16 instead of float16)",
+            stacklevel=3,
+        )
