@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
     from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
     from lidstone.ngram.arpa import read_arpa, write_arpa
-    from lidstone.ngram.counting import count_text
-    from lidstone.ngram.counts import Counts, count
+    from lidstone.ngram.counts import Counts, count, count_text
     from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
     from lidstone.ngram.smoothers.add_lambda import AddLambda
     from lidstone.ngram.smoothers.good_turing import GoodTuring
@@ -60,7 +59,7 @@ _MODULES = {
     "VocabularyMismatch": "errors",
     "WittenBell": "ngram.smoothers.witten_bell",
     "count": "ngram.counts",
-    "count_text": "ngram.counting",
+    "count_text": "ngram.counts",
     "get_smoother": "ngram.smoothers.registry",
     "load": "ngram.storage",
     "read_arpa": "ngram.arpa",

@@ -20,6 +20,7 @@ from lidstone.ngram.counting import count_stream
 from lidstone.ngram.trie import Trie, check_order, sum_children
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
+from lidstone.text.words import Sources, read_words
 
 Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
 
@@ -139,6 +140,28 @@ def count(
         ids = sentences
     else:
         ids = flatten(sentences, eos=vocab.eos if append_eos else None)
+    return count_ids(ids, vocab, order, thresholds=thresholds)
+
+
+def count_text(
+    sources: Sources,
+    order: int,
+    *,
+    vocab: Vocabulary | None = None,
+    thresholds: Sequence[int] | None = None,
+    show: bool = False,
+) -> Counts:
+    r"""Count the words of one text or several: paths, `-` for standard input, or open files; a line is a sentence.
+
+    The vocabulary is that of the text unless given; then unknown words are counted as its `unk`.
+
+    >>> import io
+    >>> counts = count_text(io.BytesIO(b"a b\nb\n"), order=2)
+    >>> counts.of(counts.vocab.encode(["a", "b"])), counts.tokens
+    (1, 5)
+    """
+    check_order(order)
+    ids, vocab = read_words(sources, vocab, show=show)
     return count_ids(ids, vocab, order, thresholds=thresholds)
 
 
