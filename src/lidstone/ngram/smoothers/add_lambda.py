@@ -28,7 +28,7 @@ class AddLambda:
     """lambda, how often each event counts as seen before any text; > 0"""
 
     def __post_init__(self) -> None:
-        if not self.lam > 0:
+        if not 0 < self.lam < float("inf"):
             raise InputError(f"lam must be positive, not {self.lam}", hint="the paper uses 0.01, 0.05 and 0.1")
 
     def fit(self, counts: Counts) -> BackoffTable:

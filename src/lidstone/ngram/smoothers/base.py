@@ -1,17 +1,24 @@
-"""What smoothers share: the protocol, the unigram level, discounting, and the making of a table."""
+"""What smoothers share: the protocol, the making of a table, and the two plain ways to fill it.
+
+`mix` gives c(hw)/c(h) a share of each history's mass and leaves the rest to the order below; `pseudo_counts` gives every
+event a weight and normalises. Discounting stands in `discounting`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import sum_children
+
+Floats = NDArray[np.float64]
 
 
 @runtime_checkable
@@ -23,14 +30,19 @@ class Smoother(Protocol):
         ...
 
 
+class FallbackUsed(UserWarning):
+    """A smoother was undefined for some order and used the fallback it was given."""
+
+
+def announce_fallback(name: str, fallback: Any, orders: Sequence[int]) -> None:
+    """Warn, where there is need, that these orders were estimated by the fallback."""
+    if orders:
+        which = ", ".join(map(str, orders))
+        warnings.warn(f"{name} uses its fallback {fallback} for order {which}", FallbackUsed, stacklevel=3)
+
+
 def make_table(
-    smoother: Any,
-    name: str,
-    counts: Counts,
-    base: NDArray[np.float64],
-    rows: NDArray[np.float64],
-    backoffs: NDArray[np.float64],
-    **notes: Any,
+    smoother: Any, name: str, counts: Counts, base: Floats, rows: Floats, backoffs: Floats, **notes: Any
 ) -> BackoffTable:
     """A table whose signature says how it was made; `notes` are facts found while fitting, such as discounts."""
     signature = {
@@ -45,12 +57,17 @@ def make_table(
     return BackoffTable(counts.vocab, counts.trie, base, rows, backoffs, signature)
 
 
-def uniform(counts: Counts) -> NDArray[np.float64]:
+def uniform(counts: Counts) -> Floats:
     """The uniform distribution over the event space; (V,)."""
     return counts.vocab.events / counts.vocab.event_count
 
 
-def empty_level(counts: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def unigrams(counts: Counts) -> Floats:
+    """The maximum-likelihood unigram distribution; (V,)."""
+    return counts.counts[: counts.vocab.size] / counts.tokens
+
+
+def empty_level(counts: Counts) -> tuple[Floats, Floats]:
     """Rows of zeros and backoffs of ones: a table that passes everything through to its base."""
     return np.zeros(counts.trie.size), np.ones(counts.trie.inner)
 
@@ -66,76 +83,41 @@ def full_histories(counts: Counts) -> NDArray[np.bool_]:
     return mask
 
 
-@njit(cache=True, nogil=True)
-def discount_children(first, counts, totals, discounts, start, stop, rows, backoffs):  # type: ignore[no-untyped-def]
-    """For the histories start..stop: rows = (c - D[min(c, 3)]) / total, and what is taken away becomes the backoff.
+def to_children(counts: Counts, values: NDArray) -> NDArray:
+    """Each history's value (inner,) at every one of its followers, in the order of the nodes from the 2-grams on."""
+    return np.repeat(values, np.diff(counts.trie.first))
 
-    `totals` may exceed the sum of the counts (thresholds dropped some): that mass, too, goes to the backoff.
+
+def mix(counts: Counts, share: Floats) -> tuple[Floats, Floats]:
+    """Rows and backoffs of p(w|h) = share(h) c(hw)/c(h) + (1 - share(h)) p(w|h'); `share` is (inner,).
+
+    c(h) is of the whole text, so the counts that thresholds dropped go to the order below, like the rest.
     """
-    for history in range(start, stop):
-        total, kept = totals[history], 0.0
-        if total == 0:
-            continue
-        for child in range(first[history], first[history + 1]):
-            count = counts[child]
-            if count > 0:
-                rows[child] = max(count - discounts[min(count, 3)], 0.0) / total
-                kept += max(count - discounts[min(count, 3)], 0.0)
-        backoffs[history] = (total - kept) / total
-
-
-def discounted_unigrams(
-    weights: NDArray[np.int64], discounts: NDArray[np.float64], floor: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """(c - D(c)) / total + (mass taken away) * floor, over the whole vocabulary."""
-    total = weights.sum()
-    kept = np.maximum(weights - discounts[np.minimum(weights, 3)], 0.0) * (weights > 0)
-    return kept / total + (total - kept.sum()) / total * floor
-
-
-def interpolate(
-    counts: Counts,
-    weights: NDArray[np.int64],
-    totals: NDArray[np.int64],
-    discounts: NDArray[np.float64],  # (order, 4): D for counts 0, 1, 2 and 3 or more
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Base, rows and backoffs of interpolated discounting at every order; unigrams rest on the uniform."""
     rows, backoffs = empty_level(counts)
-    for order in range(2, counts.order + 1):
-        histories = counts.trie.level(order - 1)
-        discount_children(
-            counts.trie.first,
-            weights,
-            totals,
-            discounts[order - 1],
-            histories.start,
-            histories.stop,
-            rows,
-            backoffs,
-        )
-    base = discounted_unigrams(weights[: counts.vocab.size], discounts[0], uniform(counts))
-    return base, rows, backoffs
+    first, start, totals = counts.trie.first, int(counts.trie.levels[1]), np.maximum(counts.totals, 1)
+    rows[start:] = counts.counts[start:] * to_children(counts, share / totals)
+    kept = sum_children(first, counts.counts) / totals
+    return rows, backoffs - share * kept
 
 
-def pseudo_counts(
-    counts: Counts, weights: NDArray[np.floating], unseen: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def pseudo_counts(counts: Counts, weights: NDArray[np.floating], unseen: float) -> tuple[Floats, Floats, Floats]:
     """Base, rows and backoffs of p(w|h) = weight(hw) / (sum over E), where an unseen event weighs `unseen`.
 
     Only whole histories (n-1 words, or fewer after `<s>`) have rows; the rest is the uniform distribution:
-    (weight - unseen)/norm + (unseen |E| / norm) * uniform.
+    (weight - unseen)/norm + (unseen |E| / norm) * uniform. Counts that thresholds dropped go to the uniform, too.
     """
-    events = counts.vocab.event_count
+    events, start = counts.vocab.event_count, int(counts.trie.levels[1])
     if counts.order == 1:
         seen = counts.counts[: counts.vocab.size] > 0
         base = np.where(seen, weights[: counts.vocab.size], unseen) * counts.vocab.events
         return base / base.sum(), *empty_level(counts)
     rows, backoffs = empty_level(counts)
-    excess = weights - unseen
-    excess[: counts.trie.levels[1]] = 0
-    whole = full_histories(counts)
-    norms = np.where(whole, sum_children(counts.trie.first, excess) + unseen * events, 1.0)
-    children = np.repeat(whole / norms, np.diff(counts.trie.first))
-    rows[counts.trie.levels[1] :] = excess[counts.trie.levels[1] :] * children
-    backoffs[whole] = unseen * events / norms[whole]
+    excess = np.asarray(weights - unseen, np.float64)
+    dropped = counts.totals - sum_children(counts.trie.first, counts.counts)
+    spread = unseen * events + dropped
+    norms = sum_children(counts.trie.first, excess) + spread
+    whole = full_histories(counts) & (norms > 0)
+    norms[~whole] = 1.0
+    rows[start:] = excess[start:] * to_children(counts, whole / norms)
+    backoffs[whole] = spread[whole] / norms[whole]
     return uniform(counts), rows, backoffs

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import interpolate, make_table
+from lidstone.ngram.smoothers.base import announce_fallback, make_table
+from lidstone.ngram.smoothers.discounting import check_discount, interpolate, single_discounts
 from lidstone.ngram.table import BackoffTable
 
 
@@ -31,28 +31,18 @@ class KneserEssenNey:
 
     discount: float | None = None
     """D at every order, between 0 and 1; by default n_1 / (n_1 + 2 n_2) of each order"""
+    fallback: float | None = None
+    """D for orders in which no n-gram has the adjusted count 1, so that the default is undefined"""
 
     def __post_init__(self) -> None:
-        if self.discount is not None and not 0 <= self.discount <= 1:
-            raise InputError(f"discount must be between 0 and 1, not {self.discount}", hint="0.75 is usual")
+        check_discount("discount", self.discount)
+        check_discount("fallback", self.fallback)
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        derived = counts.derived
-        found = [self._discount(counts, order) for order in range(1, counts.order + 1)]
+        name, derived = "kneser-essen-ney", counts.derived
+        found, fallen = single_discounts(name, counts, self.discount, self.fallback, adjusted=True)
+        announce_fallback(name, self.fallback, fallen)
         discounts = np.outer(found, [0.0, 1.0, 1.0, 1.0])
         parts = interpolate(counts, derived.adjusted, derived.adjusted_totals, discounts)
-        return make_table(self, "kneser-essen-ney", counts, *parts, discounts=found)
-
-    def _discount(self, counts: Counts, order: int) -> float:
-        if self.discount is not None:
-            return self.discount
-        histogram = counts.counts_of_counts(order, adjusted=True)
-        n1, n2 = (int(histogram[r]) if r < len(histogram) else 0 for r in (1, 2))
-        if n1 == 0:
-            raise SmoothingUndefined(
-                f"the Kneser-Essen-Ney discount is undefined for order {order}: no {order}-gram has the adjusted "
-                "count 1 (n_1 = 0)",
-                hint="use more text, or give a discount, such as discount=0.75",
-            )
-        return n1 / (n1 + 2 * n2)
+        return make_table(self, name, counts, *parts, discounts=found, fallback_orders=fallen)

@@ -8,15 +8,15 @@ a is the adjusted count: how many distinct words precede the n-gram; plain count
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import SmoothingUndefined
+from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import interpolate, make_table
+from lidstone.ngram.smoothers.base import announce_fallback, make_table
+from lidstone.ngram.smoothers.discounting import interpolate
 from lidstone.ngram.table import BackoffTable
 
 
@@ -29,41 +29,63 @@ class ModifiedKneserNey:
     >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
     >>> ModifiedKneserNey().fit(counts)
     Traceback (most recent call last):
-    lidstone.errors.SmoothingUndefined: modified Kneser-Ney is undefined for order 1: the counts of counts ...
+    lidstone.errors.SmoothingUndefined: modified-kneser-ney is undefined for order 1: the counts of counts ...
     """
 
     fallback: tuple[float, float, float] | None = None
     """discounts for orders whose counts of counts leave them undefined (lmplz --discount_fallback: 0.5, 1, 1.5)"""
 
+    def __post_init__(self) -> None:
+        if self.fallback is None:
+            return
+        object.__setattr__(self, "fallback", tuple(self.fallback))
+        if len(self.fallback) != 3 or not all(0 <= d <= r for r, d in enumerate(self.fallback, start=1)):
+            raise InputError(
+                f"fallback must be three discounts, of at most 1, 2 and 3, not {self.fallback}",
+                hint="lmplz uses (0.5, 1.0, 1.5)",
+            )
+
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        derived = counts.derived
+        name, derived = "modified-kneser-ney", counts.derived
         found = [self._discounts(counts, order) for order in range(1, counts.order + 1)]
-        discounts = np.array([[0.0, *(self.fallback if d is None else d)] for d in found])  # type: ignore[misc]
         fallen = [order for order, d in enumerate(found, start=1) if d is None]
-        if fallen:
-            warnings.warn(
-                f"modified-kneser-ney uses its fallback discounts {self.fallback} for orders {fallen}",
-                stacklevel=2,
-            )
+        announce_fallback(name, self.fallback, fallen)
+        discounts = np.array([[0.0, *(self.fallback if d is None else d)] for d in found])  # type: ignore[misc]
         parts = interpolate(counts, derived.adjusted, derived.adjusted_totals, discounts)
         notes = {"discounts": discounts[:, 1:].tolist(), "fallback_orders": fallen}
-        return make_table(self, "modified-kneser-ney", counts, *parts, **notes)
+        return make_table(self, name, counts, *parts, **notes)
 
     def _discounts(self, counts: Counts, order: int) -> list[float] | None:
         """D_1, D_2, D_3+ of one order, or None where the fallback has to serve."""
-        t = np.zeros(5)
-        histogram: NDArray[np.int64] = counts.counts_of_counts(order, adjusted=True)[:5]
-        t[: len(histogram)] = histogram
-        if t[1:4].all():
-            y = t[1] / (t[1] + 2 * t[2])
-            discounts = [r - (r + 1) * y * t[r + 1] / t[r] for r in (1, 2, 3)]
-            if all(0 <= d <= r for r, d in enumerate(discounts, start=1)):
-                return discounts
-        if self.fallback is None:
+        histogram = counts.counts_of_counts(order, adjusted=True)
+        discounts = chen_goodman(histogram)
+        if discounts is None and self.fallback is None:
             raise SmoothingUndefined(
-                f"modified Kneser-Ney is undefined for order {order}: the counts of counts t_1..t_4 are "
-                f"{t[1:].astype(int).tolist()}",
+                f"modified-kneser-ney is undefined for order {order}: the counts of counts t_1..t_4 are "
+                f"{_first_four(histogram)[1:].astype(int).tolist()}",
                 hint="use more text, or fallback=(0.5, 1.0, 1.5)",
             )
+        return discounts
+
+
+def chen_goodman(histogram: NDArray[np.int64]) -> list[float] | None:
+    """D_1, D_2, D_3+ from counts of counts; None where they are undefined, zeros where there is nothing at all.
+
+    >>> chen_goodman(np.array([0, 8, 4, 2, 1]))      # Y = 1/2
+    [0.5, 1.25, 2.0]
+    """
+    if not histogram[1:].any():
+        return [0.0, 0.0, 0.0]
+    t = _first_four(histogram)
+    if not t[1:4].all():
         return None
+    y = t[1] / (t[1] + 2 * t[2])
+    discounts = [float(r - (r + 1) * y * t[r + 1] / t[r]) for r in (1, 2, 3)]
+    return discounts if all(0 <= d <= r for r, d in enumerate(discounts, start=1)) else None
+
+
+def _first_four(histogram: NDArray[np.int64]) -> NDArray[np.float64]:
+    t = np.zeros(5)
+    t[: len(histogram[:5])] = histogram[:5]
+    return t
