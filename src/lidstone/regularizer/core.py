@@ -36,7 +36,7 @@ def plain_losses(logits: Tensor, labels: Tensor) -> Losses:
     lse = torch.logsumexp(logits, -1)
     nll = lse - logits.gather(1, labels[:, None])[:, 0]
     none = torch.zeros_like(nll)
-    return Losses(nll, nll, none, none, lse, none)
+    return Losses(nll.clone(), nll, none, none, lse, none)  # autograd must be able to tell total from nll
 
 
 def losses(logits: Tensor, labels: Tensor, plan: Plan, targets: Targets) -> Losses:
@@ -44,9 +44,9 @@ def losses(logits: Tensor, labels: Tensor, plan: Plan, targets: Targets) -> Loss
     lse = torch.logsumexp(logits, -1)
     gold = logits.gather(1, labels[:, None])[:, 0]
     rows, taken, base_weight = dot(logits, plan, targets)
-    smoothed = rows + base_weight * (logits @ targets.base)
+    smoothed = rows + base_weight * _dense_dot(logits, targets.base)
     if len(targets.dense_minus):
-        taken = logits @ targets.dense_minus
+        taken = _dense_dot(logits, targets.dense_minus)
     nll = lse - gold
     plus = plan.plus * (plan.z * lse - smoothed + plan.label_smoothed * gold)
     if targets.empirical == "token":
@@ -61,10 +61,13 @@ def gradient_(
     """Turn logits (positions, V) into scale * dlosses/dlogits, in place, and return them."""
     mass = scale if plan is None else scale * plan.mass
     weights = None if plan is None else scale * plan.plus * found.base_weight
-    shift = found.lse - mass.abs().log()  # mass * softmax = exp(z - lse + log mass)
+    shift = found.lse - mass.abs().log()  # |mass| * softmax = exp(z - lse + log |mass|)
+    negative = bool((mass < 0).any())  # a total that is to grow, such as -loss
     for start in range(0, len(logits), ROWS_AT_ONCE):
         block = slice(start, start + ROWS_AT_ONCE)
         logits[block].sub_(shift[block, None]).exp_()
+        if negative:
+            logits[block].mul_(mass[block, None].sign())
         if weights is not None and targets is not None:
             logits[block].addr_(weights[block], targets.base, alpha=-1)
     if plan is not None and targets is not None:
@@ -73,3 +76,11 @@ def gradient_(
         scatter(logits, plan, targets, scale)
     label = scale if plan is None else scale * plan.label
     return logits.scatter_add_(1, labels[:, None], -label[:, None])
+
+
+def _dense_dot(logits: Tensor, row: Tensor) -> Tensor:
+    """Each position's logits times one dense row, where a zero of the row silences a logit of -inf (a masked id)."""
+    product = logits @ row
+    if product.isnan().any():
+        product = logits.clamp(min=torch.finfo(logits.dtype).min) @ row
+    return product

@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
 from lidstone.regularizer.core import gradient_, losses, plain_losses
-from lidstone.regularizer.loss import LossParts, SmoothedLoss
+from lidstone.regularizer.loss import LossParts, SmoothedLoss, report_overflow
 from lidstone.regularizer.targets import Plan, Targets
 
 CHUNK_BYTES = 32 * 2**20
@@ -52,13 +53,15 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
             )
         self._check_vocabulary(len(weight), "output matrix")
         counted = self._check_labels(labels, len(weight))
-        plan = self._plan(labels.reshape(-1, labels.shape[-1]), histories)
+        plan = self._plan(labels, histories, counted)
         flat = torch.where(counted, labels, 0).reshape(-1)
         scale = self._scale(counted, num_items)
         keep = counted.reshape(-1).nonzero()[:, 0]  # ignored positions cost nothing
         plan = None if plan is None else Plan(*(tensor[keep] for tensor in plan))
         states = hidden.reshape(-1, hidden.shape[-1])[keep]
-        parts = _FusedLinear.apply(states, weight, bias, flat[keep], plan, self.targets, scale[keep])
+        wanted = torch.is_grad_enabled()
+        parts = _FusedLinear.apply(states, weight, bias, flat[keep], plan, self.targets, scale[keep], wanted)
+        report_overflow(parts[0], hidden)
         return LossParts(*parts)
 
 
@@ -75,8 +78,9 @@ class _FusedLinear(torch.autograd.Function):
         plan: Plan | None,
         targets: Targets | None,
         scale: Tensor,
+        wanted: bool,
     ) -> tuple[Tensor, ...]:
-        gradients = _Gradients(hidden, weight, bias) if any(ctx.needs_input_grad[:3]) else None
+        gradients = _Gradients(hidden, weight, bias) if wanted and any(ctx.needs_input_grad[:3]) else None
         sums = torch.zeros(4, device=hidden.device)
         rows = max(1, CHUNK_BYTES // (4 * len(weight)))
         for start in range(0, len(hidden), rows):
@@ -89,10 +93,11 @@ class _FusedLinear(torch.autograd.Function):
         return total, *parts
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
         factor, found = outputs[0], ctx.gradients
         del ctx.gradients  # a second backward would scale them twice
-        return found.hidden.mul_(factor), found.weight.mul_(factor), found.scaled_bias(factor), *(None,) * 4
+        return found.hidden.mul_(factor), found.weight.mul_(factor), found.scaled_bias(factor), *(None,) * 5
 
 
 class _Gradients:
@@ -128,7 +133,8 @@ def _one_chunk(
     """The weighted sums of total, nll, plus and minus of one chunk; its gradients are added on the way."""
     logits = torch.nn.functional.linear(hidden[chunk], weight, bias).float()
     gold, share = labels[chunk], scale[chunk]
-    found = plain_losses(logits, gold) if plan is None or targets is None else losses(logits, gold, plan, targets)
+    with torch.autocast(logits.device.type, enabled=False):  # the projection may be in half precision, the loss not
+        found = plain_losses(logits, gold) if plan is None or targets is None else losses(logits, gold, plan, targets)
     if gradients is not None:
         gradients.add(chunk, gradient_(logits, gold, plan, targets, found, share), hidden, weight)
     return torch.stack([(part * share).sum() for part in found[:4]])

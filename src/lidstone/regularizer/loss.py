@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import Counts
@@ -88,20 +89,21 @@ class SmoothedLoss(nn.Module):
     def _regularizing(self) -> bool:
         return self.training and torch.is_grad_enabled() and self.targets is not None
 
-    def _plan(self, labels: Tensor, histories: Tensor | None) -> Plan | None:
+    def _plan(self, labels: Tensor, histories: Tensor | None, counted: Tensor) -> Plan | None:
         """Coefficients of all positions, or None where this is plain cross-entropy."""
         if not self._regularizing or self.targets is None:
             return None
-        strength = self.schedule(self.progress)
-        contexts = contexts_of_labels(labels, self.targets.vocab.bos) if histories is None else histories
-        if contexts.shape != labels.shape:
+        if histories is not None and histories.shape != labels.shape:
             raise InputError(
-                f"histories of shape {tuple(contexts.shape)} do not fit labels of shape {tuple(labels.shape)}",
+                f"histories of shape {tuple(histories.shape)} do not fit labels of shape {tuple(labels.shape)}",
                 hint="give for each label the token before it (the model's input at that position)",
             )
-        self._check_range(contexts, "histories", self.targets.vocab.bos)
+        strength, bos = self.schedule(self.progress), self.targets.vocab.bos
+        known = _as_rows(torch.where(counted, labels, -1))
+        contexts = shift_right(known, bos) if histories is None else _as_rows(histories)
+        self._check_range(contexts, "histories", bos)
         return self.targets.plan(
-            labels.clamp(min=0),
+            known.clamp(min=0),
             contexts,
             gamma_plus=strength * self.gamma_plus,
             gamma_minus=strength * self.gamma_minus,
@@ -160,8 +162,9 @@ class SmoothedCrossEntropy(SmoothedLoss):
         """The loss of logits that score the labels at the same positions.
 
         `histories` holds for each label the token before it (the model's input there); negative where unknown. Without
-        it the labels themselves serve, each row being the beginning of a sentence. `num_items` divides the sum, as
-        `num_items_in_batch` of the Trainer does. Under no_grad or in eval mode the total is the plain NLL.
+        it the labels themselves serve: a row begins a sentence, and an ignored label is unknown as history.
+        `num_items` divides the sum, as `num_items_in_batch` of the Trainer does. Under no_grad or in eval mode the
+        total is the plain NLL.
         """
         size = logits.shape[-1]
         self._check_vocabulary(size, "logits")
@@ -171,13 +174,13 @@ class SmoothedCrossEntropy(SmoothedLoss):
                 hint="logits are (batch, time, V) and labels (batch, time), aligned: shift a causal model's first",
             )
         counted = self._check_labels(labels, size)
-        rows = labels.reshape(-1, labels.shape[-1]) if labels.dim() else labels.reshape(1, 1)
-        plan = self._plan(rows, None if histories is None else histories.reshape(rows.shape))
+        plan = self._plan(labels, histories, counted)
         flat = torch.where(counted, labels, 0).reshape(-1)
-        total, *parts = _Fused.apply(logits.reshape(-1, size), flat, plan, self.targets)
+        with torch.autocast(logits.device.type, enabled=False):
+            total, *parts = _Fused.apply(logits.reshape(-1, size), flat, plan, self.targets)
         weight = self._scale(counted, num_items)
         weighted = [torch.where(weight > 0, part * weight, 0.0) for part in (total, *parts)]
-        _report_overflow(weighted[0], logits)
+        report_overflow(weighted[0], logits)
         if self.reduction == "none" and num_items is None:
             return LossParts(*(part.reshape(labels.shape) for part in weighted))
         return LossParts(*(part.sum() for part in weighted))
@@ -198,6 +201,7 @@ class _Fused(torch.autograd.Function):
         return found[:4]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, labels, lse, base_weight = ctx.saved_tensors
         z = logits.detach().to(torch.float32, copy=True, memory_format=torch.contiguous_format)
@@ -206,9 +210,9 @@ class _Fused(torch.autograd.Function):
         return gradient.to(logits.dtype), None, None, None
 
 
-def contexts_of_labels(labels: Tensor, bos: int) -> Tensor:
-    """The token before each label, taken from the labels: a row begins a sentence, an ignored label is unknown."""
-    return shift_right(labels.clamp(min=-1), bos)
+def _as_rows(ids: Tensor) -> Tensor:
+    """Ids of any shape as (rows, time)."""
+    return ids.reshape(ids.shape[:-1].numel(), ids.shape[-1]) if ids.dim() else ids.reshape(1, 1)
 
 
 def _strengths(
@@ -227,6 +231,11 @@ def _strengths(
         raise InputError(
             f"gamma_minus = {strengths[1]} > 1 in the exact form makes the target of the label negative",
             hint='use gamma_minus <= 1, or form="published"',
+        )
+    if table is None and any(strengths):
+        raise InputError(
+            f"strengths {strengths} without a table have nothing to act on",
+            hint="give the table, or leave gamma out for plain cross-entropy",
         )
     if table is not None and not any(strengths):
         warnings.warn("both strengths are 0: this is plain cross-entropy", stacklevel=4)
@@ -260,7 +269,8 @@ def _check_counts(table: BackoffTable | None, counts: Counts | None, empirical: 
             )
 
 
-def _report_overflow(losses: Tensor, logits: Tensor) -> None:
+def report_overflow(losses: Tensor, logits: Tensor) -> None:
+    """Warn of losses that are not finite, where looking costs nothing: they are passed on as they are."""
     if losses.device.type == "cpu" and not bool(torch.isfinite(losses).all()):
         bad = int((~torch.isfinite(losses)).sum())
         warnings.warn(

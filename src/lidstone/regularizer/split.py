@@ -56,6 +56,8 @@ class SignedSplit:
 
     def z(self, history: Sequence[int]) -> float:
         """Z(h), the mass that smoothing moves; 0 for a history that the text does not have."""
+        if self.table.order == 1:
+            return round(float(self.minus.sum()), 15)
         node = whole_history(self.table, history)
         return 0.0 if node is None else round(float(self.minus[self.slots(node)].sum()), 15)
 

@@ -194,4 +194,4 @@ def history_masses(parts: SignedSplit) -> np.ndarray:
 
 def shift_right(tensor: Tensor, fill: float) -> Tensor:
     """Each position gets its left neighbour's value; (batch, time)."""
-    return nn.functional.pad(tensor[:, :-1], (1, 0), value=fill)
+    return nn.functional.pad(tensor, (1, 0), value=fill)[:, :-1]
