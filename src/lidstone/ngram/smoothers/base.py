@@ -1,7 +1,7 @@
 """What smoothers share: the protocol, the making of a table, and the two plain ways to fill it.
 
-`mix` gives c(hw)/c(h) a share of each history's mass and leaves the rest to the order below; `pseudo_counts` gives every
-event a weight and normalises. Discounting stands in `discounting`.
+`mix` gives c(hw)/c(h) a share of each history's mass and leaves the rest to the order below; `pseudo_counts` gives
+every event a weight and normalises. Discounting stands in `discounting`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import full_histories, make_table, mix, uniform, unigrams
@@ -38,7 +40,8 @@ class LabelSmoothing:
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
         share = 1 / (1 + self.gamma)
+        shares = np.where(full_histories(counts), share, 0.0)
         base = uniform(counts)
         if counts.order == 1:
             base = share * unigrams(counts) + (1 - share) * base
-        return make_table(self, "label-smoothing", counts, base, *mix(counts, full_histories(counts) * share))
+        return make_table(self, "label-smoothing", counts, base, *mix(counts, shares))

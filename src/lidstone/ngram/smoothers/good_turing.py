@@ -1,0 +1,164 @@
+"""Good-Turing: what was seen r times is as likely as what was seen r+1 times makes it, r* = (r+1) n_{r+1} / n_r.
+
+`simple_good_turing` is Gale & Sampson's (1995) Simple Good-Turing: the n_r of rare counts as they are, and a line
+through log n_r for the rest. It adjusts the counts r to r* and reserves the mass P_0 = n_1 / N for the unseen. As
+printed in the paper that is a joint probability; the smoother makes it conditional:
+
+    p(w|h) = r*(c(hw)) / norm(h),      r*(0) = n_1 / N_0,      norm(h) makes the sum over E one
+
+The n_r are those of the n-grams that have a full history. N_0 is how many of these were not seen: |E| times the
+histories, less the distinct n-grams; if it is zero, nothing is reserved. An unseen history: uniform.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lidstone.errors import InputError, SmoothingUndefined
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.smoothers.base import announce_fallback, full_histories, make_table, pseudo_counts, to_children
+from lidstone.ngram.table import BackoffTable
+
+
+@dataclass(frozen=True, eq=False)
+class Adjusted:
+    """The outcome of Simple Good-Turing."""
+
+    frequencies: NDArray[np.int64]
+    """r, ascending"""
+    adjusted: NDArray[np.float64]
+    """r* of each, such that they and the unseen mass sum to N"""
+    total: int
+    """N, the size of the sample"""
+    unseen: float
+    """P_0 = n_1 / N, the mass of all that was not seen"""
+    slope: float
+    """of the line through log n_r; the theory wants it below -1"""
+    switch: int
+    """the first r that is taken from the line"""
+
+
+def simple_good_turing(frequencies: ArrayLike, counts_of_counts: ArrayLike, confidence: float = 1.65) -> Adjusted:
+    """Adjust counts by Simple Good-Turing: n_r things were seen r times.
+
+    >>> found = simple_good_turing([1, 2, 3, 4, 6], [10, 4, 2, 1, 1])
+    >>> found.total, found.unseen, found.adjusted.round(3).tolist()
+    (34, 0.294..., [0.556, 1.392, 2.289, 3.21, 5.081])
+    """
+    r, n = (np.asarray(values, np.int64) for values in (frequencies, counts_of_counts))
+    if len(r) < 2 or r.shape != n.shape or r[0] < 1 or (np.diff(r) <= 0).any() or (n < 1).any():
+        raise SmoothingUndefined(
+            f"Simple Good-Turing needs two or more ascending frequencies with their counts, not {len(r)}",
+            hint="use more text",
+        )
+    total = int(r @ n)
+    unseen = float(n[0] / total) if r[0] == 1 else 0.0
+    slope = _slope(r, n)
+    linear = r * (1 + 1 / r) ** (slope + 1)
+    turing, deviation = _turing(r, n)
+    plain = (turing > 0) & (abs(turing - linear) > confidence * deviation)
+    first_linear = int(np.argmin(np.append(plain, False)))  # once the line serves, it serves all larger r
+    raw = np.where(np.arange(len(r)) < first_linear, turing, linear)
+    switch = int(r[min(first_linear, len(r) - 1)])
+    return Adjusted(r, raw * (1 - unseen) * total / (raw @ n), total, unseen, slope, switch)
+
+
+def _slope(r: NDArray[np.int64], n: NDArray[np.int64]) -> float:
+    """Of log Z_r on log r, where Z_r spreads n_r over the gap to its neighbours."""
+    before = np.append(0, r[:-1])
+    after = np.append(r[1:], 2 * r[-1] - before[-1])
+    return float(np.polyfit(np.log(r), np.log(2 * n / (after - before)), 1)[0])
+
+
+def _turing(r: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Turing's r* = (r+1) n_{r+1} / n_r and its standard deviation; both zero where n_{r+1} = 0."""
+    follows = np.append(np.diff(r) == 1, False)
+    ratio = np.where(follows, np.append(n[1:], 0), 0) / n
+    deviation = np.sqrt(ratio / n * (1 + ratio)) * (r + 1)
+    return (r + 1) * ratio, deviation
+
+
+@dataclass(frozen=True)
+class GoodTuring:
+    """Simple Good-Turing smoothing of the n-grams, made conditional.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> counts = count([[1, 1, 1, 2, 2, 3, 4]], Vocabulary(size=7, eos=0), order=1)
+    >>> GoodTuring().fit(counts).prob([[]]).round(3).tolist()    # P_0 = 3/8, shared by the unseen 5 and 6
+    [[0.077, 0.237, 0.157, 0.077, 0.077, 0.188, 0.188]]
+    >>> GoodTuring().fit(count([[1, 2]], Vocabulary(size=3, eos=0), order=1))
+    Traceback (most recent call last):
+    lidstone.errors.SmoothingUndefined: good-turing is undefined for order 1: ... counts of counts are {1: 3}. ...
+    """
+
+    confidence: float = 1.65
+    """Turing's estimate serves while it is this many standard deviations off the line; 1.65 or 1.96"""
+    fallback: str | None = None
+    """the smoother, such as add-lambda, to use where the counts of counts leave this one undefined"""
+
+    def __post_init__(self) -> None:
+        if not self.confidence > 0:
+            raise InputError(f"confidence must be positive, not {self.confidence}", hint="1.65 or 1.96")
+        if self.fallback == "good-turing":
+            raise InputError("good-turing cannot be its own fallback", hint="fallback='add-lambda'")
+
+    def fit(self, counts: Counts) -> BackoffTable:
+        """The smoothed distribution of these counts."""
+        histogram = _histogram(counts)
+        if self._undefined(counts, histogram):
+            return self._fall_back(counts)
+        frequencies = np.flatnonzero(histogram)
+        found = simple_good_turing(frequencies, histogram[frequencies], self.confidence)
+        star = np.zeros(len(histogram))
+        star[frequencies] = found.adjusted
+        seen, unseen_types = _seen(counts)
+        weights = counts.counts.astype(np.float64)
+        weights[seen] = star[counts.counts[seen]]
+        unseen = histogram[1] / unseen_types if unseen_types else 0.0
+        parts = pseudo_counts(counts, weights, unseen)
+        return make_table(self, "good-turing", counts, *parts, slope=found.slope, unseen=float(unseen))
+
+    def _undefined(self, counts: Counts, histogram: NDArray[np.int64]) -> bool:
+        """Without two frequencies there is no line; without n_1, or with nothing else, there is no P_0."""
+        some = {r: int(histogram[r]) for r in np.flatnonzero(histogram)[:4].tolist()}
+        undefined = 1 not in some or len(some) < 2
+        if undefined and self.fallback is None:
+            raise SmoothingUndefined(
+                f"good-turing is undefined for order {counts.order}: it needs n-grams that occur once and others that "
+                f"occur more often, and the counts of counts are {some}",
+                hint="use more text, or fallback='add-lambda'",
+            )
+        return undefined
+
+    def _fall_back(self, counts: Counts) -> BackoffTable:
+        from lidstone.ngram.smoothers.registry import get_smoother
+
+        announce_fallback("good-turing", self.fallback, [counts.order])
+        table = get_smoother(str(self.fallback)).fit(counts)
+        parts = table.base, table.rows, table.backoffs
+        return make_table(self, "good-turing", counts, *parts, fallback_orders=[counts.order])
+
+
+def _histogram(counts: Counts) -> NDArray[np.int64]:
+    """Counts of counts of all n-grams with a full history: the top order, and shorter ones that begin with `<s>`."""
+    shorter = [counts.counts[counts.trie.sentence_starts(order)] for order in range(2, counts.order)]
+    top = counts.counts_of_counts(counts.order)
+    starts = np.bincount(np.concatenate([np.empty(0, np.int64), *shorter]), minlength=len(top))
+    starts[: len(top)] += top
+    starts[0] = 0
+    return starts
+
+
+def _seen(counts: Counts) -> tuple[NDArray[np.int64], int]:
+    """The nodes of n-grams with a full history, and how many such n-grams were not seen."""
+    events = counts.vocab.event_count
+    if counts.order == 1:
+        words = np.flatnonzero(counts.counts[: counts.vocab.size])
+        return words, events - len(words)
+    histories = full_histories(counts) & (counts.totals > 0)
+    nodes = np.flatnonzero(to_children(counts, histories)) + int(counts.trie.levels[1])
+    return nodes, events * int(histories.sum()) - len(nodes)

@@ -1,0 +1,131 @@
+"""Weights of interpolated orders from held-out text, by expectation-maximisation.
+
+Read the model as a walk: at each order from the top, stop with the weight lam_k and draw the word from c(hw)/c(h), or
+go on to the order below. Given the word, the share of walks that stopped at k is known; averaged over the held-out
+text it is the next lam_k. No step can make the text less likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+from lidstone.ngram.counts import Counts, Sentences, flatten
+from lidstone.ngram.smoothers.base import Floats
+from lidstone.ngram.trie import find_child, sum_children
+from lidstone.text.windows import sentence_stream
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What each order says of every held-out word; all arrays are (order, words)."""
+
+    known: NDArray[np.bool_]
+    """whether the text has this history of k-1 words"""
+    likely: Floats
+    """c(hw)/c(h), 0 where not known"""
+    dropped: Floats
+    """the part of c(h) that thresholds dropped: a walk that stops there goes on all the same"""
+    floor: float
+    """the uniform probability"""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """Weights, lowest order first, and the mean log-likelihood before each step and after the last."""
+
+    weights: tuple[float, ...]
+    trace: tuple[float, ...]
+
+
+def observe(counts: Counts, held_out: Sentences) -> Observed:
+    """Look every word of the held-out sentences up at all orders."""
+    ids = held_out if isinstance(held_out, np.ndarray) else flatten(held_out, eos=counts.vocab.eos)
+    stream = sentence_stream(np.ascontiguousarray(counts.vocab.check_ids(ids), np.int32), counts.vocab)
+    if not len(stream):
+        raise InputError("there is no held-out text to learn from", hint="give sentences that were not counted")
+    trie, totals = counts.trie, counts.totals
+    kept = sum_children(trie.first, counts.counts)
+    arrays = trie.first, trie.words, trie.suffixes, counts.counts, totals, kept
+    known, likely, dropped = _observe(*arrays, counts.tokens, stream, counts.vocab.bos, counts.order)
+    return Observed(known, likely, dropped, 1 / counts.vocab.event_count)
+
+
+def learn_weights(seen: Observed, start: Sequence[float], *, tolerance: float = 1e-9, iterations: int = 1000) -> Learnt:
+    """Repeat `step` until the mean log-likelihood grows by less than `tolerance`; a weight of 1 at order 1 stays."""
+    lam = np.array(start)
+    possible = mixture(seen, lam)[-1] > 0
+    if not possible.any():
+        raise InputError("no held-out word has a probability above zero", hint="use base='uniform'")
+    seen = Observed(seen.known[:, possible], seen.likely[:, possible], seen.dropped[:, possible], seen.floor)
+    trace = [_mean_log(seen, lam)]
+    for _ in range(iterations):
+        lam = step(seen, lam)
+        trace.append(_mean_log(seen, lam))
+        if trace[-1] - trace[-2] < tolerance:
+            break
+    return Learnt(tuple(lam.tolist()), tuple(trace))
+
+
+def mixture(seen: Observed, lam: Floats) -> Floats:
+    """p_0 .. p_n of every word: (order + 1, words)."""
+    below = np.full(seen.known.shape[1], seen.floor)
+    out = [below]
+    for k in range(len(lam)):
+        stop = seen.known[k] * lam[k]
+        out.append(stop * seen.likely[k] + (1 - stop * (1 - seen.dropped[k])) * out[-1])
+    return np.array(out)
+
+
+def step(seen: Observed, lam: Floats) -> Floats:
+    """One round of EM: the weights from the share of walks that stop at each order."""
+    probability = mixture(seen, lam)
+    new = lam.copy()
+    arrived = np.ones(seen.known.shape[1])  # share of walks, given the word, that come as far down as order k
+    for k in reversed(range(len(lam))):
+        stop = seen.known[k] * lam[k]
+        drawn = arrived * stop * seen.likely[k] / probability[k + 1]
+        further = arrived - drawn
+        on = 1 - stop * (1 - seen.dropped[k])  # > 0 where anything goes further
+        stopped = drawn + further * np.divide(stop * seen.dropped[k], on, out=np.zeros_like(on), where=on > 0)
+        reached = arrived[seen.known[k]].sum()
+        if reached > 0:
+            new[k] = min(stopped[seen.known[k]].sum() / reached, 1.0)
+        arrived = further
+    return new
+
+
+def _mean_log(seen: Observed, lam: Floats) -> float:
+    return float(np.log(mixture(seen, lam)[-1]).mean())
+
+
+@njit(cache=True, nogil=True)
+def _observe(first, words, suffixes, counts, totals, kept, tokens, stream, bos, order):  # type: ignore[no-untyped-def]
+    known = np.zeros((order, len(stream)), np.bool_)
+    likely, dropped = np.zeros((order, len(stream))), np.zeros((order, len(stream)))
+    end, state, depth = 0, np.int64(-1), 0  # depth: how many words the state's history has
+    for word in stream:
+        if word == bos:
+            state, depth = (np.int64(bos), 1) if order > 1 else (np.int64(-1), 0)
+            continue
+        child = longest = np.int64(-1)
+        length = 1
+        while state >= 0:
+            child = suffixes[child] if child >= 0 else find_child(first, words, state, word)
+            if child >= 0 and longest < 0:
+                longest, length = child, depth + 1
+            if totals[state] > 0:
+                known[depth, end] = True
+                likely[depth, end] = counts[child] / totals[state] if child >= 0 else 0.0
+                dropped[depth, end] = 1 - kept[state] / totals[state]
+            state, depth = np.int64(suffixes[state]), depth - 1
+        known[0, end], likely[0, end] = True, counts[word] / tokens
+        end += 1
+        longest = longest if longest >= 0 else np.int64(word)
+        state, depth = (longest, length) if length < order else (np.int64(suffixes[longest]), length - 1)
+    return known[:, :end], likely[:, :end], dropped[:, :end]

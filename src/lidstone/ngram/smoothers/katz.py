@@ -1,0 +1,149 @@
+"""Katz (1987) back-off, as Chen & Goodman read it: seen words keep a Good-Turing share, the rest asks the order below.
+
+    p(w|h) = d_c c(hw) / c(h)   if c(hw) > 0,   else alpha(h) p(w|h')
+    d_r = (r*/r - A) / (1 - A) for r <= k, else 1,     r* = (r+1) n_{r+1} / n_r,     A = (k+1) n_{k+1} / n_1
+    alpha(h) = (1 - sum over seen w of p(w|h)) / (1 - sum over seen w of p(w|h'))
+
+n_r n-grams of the order occur r times. Unigrams are discounted likewise and give to the words not seen in equal parts.
+Back-off fits the rows of a table: rows[hw] = p(w|h) - alpha(h) p(w|h'). alpha may exceed one.
+
+What the definition leaves open:
+- an order whose d_r are not all in (0, 1] (n_{k+1} = 0, irregular n_r) uses the largest smaller k for which they are;
+  if there is none down to 2, the order is undefined and needs `fallback`;
+- a history all of whose counts exceed k has nothing to give: its c(h) counts as one more (as in the CMU and SRI tools);
+- a history with nobody to give to (all other words have p(w|h') = 0, or there are none) is not discounted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError, SmoothingUndefined
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.smoothers.base import Floats, announce_fallback, empty_level, make_table, unigrams
+from lidstone.ngram.smoothers.discounting import check_discount
+from lidstone.ngram.table import BackoffTable
+
+NOTHING = 1e-9  # less probability than this, for all words not seen together, is rounding
+
+
+@dataclass(frozen=True)
+class Katz:
+    """Katz back-off smoothing.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> counts = count([[1, 1, 3, 1, 3], [1, 1, 3, 2, 1]], Vocabulary(size=4, eos=0), order=2)
+    >>> Katz(k=2).fit(counts).prob([[1]]).round(4).tolist()    # d_1 1/6, d_2 2/6, 3/6, and the rest is left to 2
+    [[0.0833, 0.125, 0.2917, 0.5]]
+    """
+
+    k: int = 5
+    """counts above k are trusted as they are; 2 or more"""
+    unigrams: Literal["discounted", "ml"] = "discounted"
+    """discounted, to leave something for words not seen; or ml, plain relative frequencies (as OpenGrm does)"""
+    fallback: float | None = None
+    """a discount D for orders that have no valid d_r: then d_r = (r - D)/r for r <= k"""
+
+    def __post_init__(self) -> None:
+        if self.k < 2:
+            raise InputError(f"k must be 2 or more, not {self.k}", hint="5 is usual; with k = 1, d_1 would be 0")
+        if self.unigrams not in ("discounted", "ml"):
+            raise InputError(f"unigrams must be 'discounted' or 'ml', not {self.unigrams!r}")
+        check_discount("fallback", self.fallback)
+
+    def fit(self, counts: Counts) -> BackoffTable:
+        """The smoothed distribution of these counts."""
+        every_event_seen = np.count_nonzero(counts.counts[: counts.vocab.size]) == counts.vocab.event_count
+        plain = self.unigrams == "ml" or every_event_seen
+        factors = {order: self._factors(counts, order) for order in range(1 + plain, counts.order + 1)}
+        fallen = [order for order, (_, cut) in factors.items() if cut == 0]
+        announce_fallback("katz", self.fallback, fallen)
+        base = unigrams(counts) if plain else _discounted_unigrams(counts, factors[1][0])
+        rows, backoffs = empty_level(counts)
+        full = np.append(base, np.zeros(counts.trie.size - len(base)))  # p(w|h) of every n-gram hw
+        for order in range(2, counts.order + 1):
+            _back_off(counts, order, factors[order][0], full, rows, backoffs)
+        notes = {
+            "cutoffs": {str(order): cut for order, (_, cut) in factors.items()},
+            "ratios": {str(order): found[1:-1].tolist() for order, (found, _) in factors.items()},
+            "fallback_orders": fallen,
+        }
+        return make_table(self, "katz", counts, base, rows, backoffs, **notes)
+
+    def _factors(self, counts: Counts, order: int) -> tuple[Floats, int]:
+        """d_r for r = 0, 1, .. k and 1 for all beyond; and the k in use, 0 for the fallback."""
+        histogram = counts.counts_of_counts(order)
+        for cut in range(self.k, 1, -1):
+            ratios = discount_ratios(histogram, cut)
+            if ratios is not None:
+                return np.concatenate([[1.0], ratios, [1.0]]), cut
+        if self.fallback is None and histogram[1:].any():
+            raise SmoothingUndefined(
+                f"katz is undefined for order {order}: no k from 2 to {self.k} gives discounts between 0 and 1; the "
+                f"counts of counts n_1, n_2 .. are {histogram[1 : self.k + 2].tolist()}",
+                hint="use more text, or fallback=0.5" + (", or unigrams='ml'" if order == 1 else ""),
+            )
+        r = np.arange(1, self.k + 1)
+        return np.concatenate([[1.0], (r - (self.fallback or 0.0)) / r, [1.0]]), 0 if histogram[1:].any() else self.k
+
+
+def discount_ratios(histogram: NDArray[np.int64], k: int) -> Floats | None:
+    """d_1 .. d_k from counts of counts; None unless all are in (0, 1].
+
+    >>> discount_ratios(np.array([0, 30, 10, 5, 2]), 2).round(4).tolist()     # A = 3*5/30 = 1/2
+    [0.3333, 0.5]
+    >>> discount_ratios(np.array([0, 30, 10]), 2) is None                     # n_3 = 0
+    True
+    """
+    n = np.zeros(k + 2)
+    n[: len(histogram[: k + 2])] = histogram[: k + 2]
+    if not n[1 : k + 1].all():
+        return None
+    r = np.arange(1, k + 1)
+    share = (k + 1) * n[k + 1] / n[1]
+    if share >= 1:
+        return None
+    ratios: Floats = ((r + 1) * n[2:] / (r * n[1:-1]) - share) / (1 - share)
+    return ratios if ((ratios > 0) & (ratios <= 1)).all() else None
+
+
+def _discounted_unigrams(counts: Counts, factors: Floats) -> Floats:
+    words = counts.counts[: counts.vocab.size]
+    kept = words * factors[np.minimum(words, len(factors) - 1)]
+    total = words.sum() + (kept.sum() == words.sum())
+    unseen = counts.vocab.events & (words == 0)
+    return kept / total + unseen * (1 - kept.sum() / total) / unseen.sum()
+
+
+def _back_off(counts: Counts, order: int, factors: Floats, full: Floats, rows: Floats, backoffs: Floats) -> None:
+    """Fill one order's part of `full`, `rows` and `backoffs`."""
+    trie, histories = counts.trie, counts.trie.level(order - 1)
+    bounds = histories.start, histories.stop, counts.vocab.event_count
+    _fill(trie.first, trie.suffixes, counts.counts, counts.totals, factors, *bounds, full, rows, backoffs)
+
+
+@njit(cache=True, nogil=True)
+def _fill(first, suffixes, counts, totals, factors, start, stop, events, full, rows, backoffs):  # type: ignore[no-untyped-def]
+    most = len(factors) - 1
+    for history in range(start, stop):
+        children = range(first[history], first[history + 1])
+        if len(children) == 0:
+            continue
+        seen, kept, lower = 0, 0.0, 0.0
+        for child in children:
+            seen += counts[child]
+            kept += counts[child] * factors[min(counts[child], most)]
+            lower += full[suffixes[child]]
+        discounted = len(children) < events and 1 - lower > NOTHING
+        total = totals[history] + (kept == totals[history]) if discounted else seen
+        backoffs[history] = (1 - kept / total) / (1 - lower) if discounted else 0.0
+        for child in children:
+            factor = factors[min(counts[child], most)] if discounted else 1.0
+            full[child] = counts[child] * factor / total
+            rows[child] = full[child] - backoffs[history] * full[suffixes[child]]
