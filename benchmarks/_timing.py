@@ -1,0 +1,53 @@
+"""Side-by-side timing: interleaved rounds, medians, ratios, and the machine named beside the figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def interleaved(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median seconds of each method; one warm-up, then every round runs all of them in turn."""
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    for number in range(rounds + 1):
+        for name, method in methods.items():
+            start = time.perf_counter()
+            method()
+            if number:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def hardware() -> dict[str, Any]:
+    """The machine the figures belong to."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    model = next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
+    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
+
+
+def peak_memory(code: str) -> int:
+    """Peak resident bytes of a fresh interpreter that runs `code`."""
+    report = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    result = subprocess.run([sys.executable, "-c", code + report], capture_output=True, text=True, check=True)
+    return int(result.stdout.split()[-1])
+
+
+def write_results(name: str, figures: dict[str, Any]) -> Path:
+    """Keep the raw figures as JSON beside the benchmark."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"hardware": hardware(), **figures}, indent=1) + "\n")
+    return path

@@ -1,0 +1,271 @@
+"""What the regularizer costs: output projection and loss, forward and backward, on real text.
+
+    python benchmarks/loss.py [--quick]
+
+WikiText-2 words -> BPE with 16,000 merges, real consecutive positions, d = 512. Each method runs once per round, rounds
+repeat, medians are compared. The dense way is the paper's: rows of a V x V matrix gathered for every position.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from _timing import interleaved, peak_memory, write_results
+
+import lidstone as ld
+from lidstone.ngram.counts import count_ids
+from lidstone.text.corpora import read_lines
+from lidstone.text.tokenizer import learn_bpe, subword_vocabulary
+
+WIDTH = 512
+
+
+def bpe_ids(merges: int = 16_000) -> tuple[np.ndarray, ld.Vocabulary]:
+    """WikiText-2 train as one stream of BPE ids, eos after each line; cached beside the results."""
+    folder = os.environ.get("LIDSTONE_DATA", str(Path(__file__).parents[2] / "shared" / "data"))
+    source = Path(folder) / "wikitext-2" / "wiki.train.tokens.xz"
+    if not source.exists():
+        sys.exit("error: WikiText-2 is not here\nhint: set LIDSTONE_DATA to the folder with the corpora")
+    lines = [line for line in read_lines(source) if line.strip()]
+    encoded = learn_bpe(lines, merges).encode_lines(lines)
+    vocab = subword_vocabulary(encoded)
+    eos = np.array([vocab.eos], np.int32)
+    return np.concatenate([part for line in encoded for part in (vocab.encode(line), eos)]), vocab
+
+
+class Problem:
+    """Hidden states, output matrix and labels of consecutive real positions, and every way to their loss."""
+
+    def __init__(self, ids: np.ndarray, vocab: ld.Vocabulary, positions: int, tables: dict[int, Any]) -> None:
+        torch.manual_seed(0)
+        stream = torch.tensor(ids[50_000 : 50_000 + positions + 1].astype(np.int64))
+        self.inputs, self.labels = stream[None, :-1], stream[None, 1:]
+        self.hidden = torch.randn(1, positions, WIDTH, requires_grad=True)
+        self.weight = (torch.randn(vocab.size, WIDTH) * 0.05).requires_grad_()
+        self.tables = tables
+
+    def step(self, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
+        """Forward and backward of one way."""
+
+        def run() -> None:
+            self.hidden.grad = self.weight.grad = None
+            loss().backward()
+
+        return run
+
+    def methods(self) -> dict[str, Callable[[], None]]:
+        from transformers.trainer_pt_utils import LabelSmoother
+
+        smoother, flat = LabelSmoother(epsilon=0.1), self.labels[0]
+        ways: dict[str, Callable[[], torch.Tensor]] = {
+            "F.cross_entropy": lambda: F.cross_entropy(self.logits()[0], flat),
+            "F.cross_entropy(label_smoothing)": lambda: F.cross_entropy(self.logits()[0], flat, label_smoothing=0.1),
+            "transformers LabelSmoother": lambda: smoother(SimpleNamespace(logits=self.logits()), self.labels),
+            "ours, no table": lambda: ld.SmoothedCrossEntropy()(self.logits(), self.labels).total,
+        }
+        for order, (table, counts) in self.tables.items():
+            ways |= self.smoothed(order, table, counts)
+        return {name: self.step(way) for name, way in ways.items()}
+
+    def smoothed(self, order: int, table: Any, counts: Any) -> dict[str, Callable[[], torch.Tensor]]:
+        token = ld.SmoothedCrossEntropy(table, counts, gamma=0.1)
+        published = {"form": "published", "empirical": "ngram", "gamma_plus": 0.1, "gamma_minus": 0.5}
+        ngram = ld.SmoothedCrossEntropy(table, counts, **published)
+        linear = ld.LinearSmoothedCrossEntropy(table, counts, gamma=0.1)
+        return {
+            f"ours, order {order}, exact/token": lambda: token(self.logits(), self.labels, self.inputs).total,
+            f"ours, order {order}, published/ngram": lambda: ngram(self.logits(), self.labels, self.inputs).total,
+            f"ours, order {order}, linear": lambda: linear(self.hidden, self.weight, self.labels, self.inputs).total,
+        }
+
+    def logits(self) -> torch.Tensor:
+        return self.hidden @ self.weight.T
+
+    def dense(self, table: ld.BackoffTable) -> Callable[[], None]:
+        """The paper's way, bigrams: a dense V x V matrix of smoothed rows, gathered into a (tokens, V) target."""
+        matrix = torch.from_numpy(table.prob([[word] for word in range(table.vocab.size)])).float()
+
+        def loss() -> torch.Tensor:
+            logs = torch.log_softmax(self.logits()[0], -1)
+            target = matrix[self.inputs[0]]
+            return F.nll_loss(logs, self.labels[0]) - 0.1 * (target * logs).sum(-1).mean()
+
+        return self.step(loss)
+
+
+def tables_of(ids: np.ndarray, vocab: ld.Vocabulary, orders: tuple[int, ...]) -> tuple[dict[int, Any], dict[str, Any]]:
+    """Count, fit and split each order twice; the second, warm, is timed."""
+    tables, setup = {}, {}
+    for order in orders:
+        for _ in range(2):
+            start = time.perf_counter()
+            counts = count_ids(ids, vocab, order)
+            table = ld.KneserEssenNey().fit(counts)
+            ngram = ld.SmoothedCrossEntropy(
+                table, counts, gamma_plus=0.1, gamma_minus=0.5, form="published", empirical="ngram"
+            )
+            seconds = time.perf_counter() - start
+        token = ld.SmoothedCrossEntropy(table, counts, gamma=0.1)
+        tables[order] = (table, counts)
+        setup[str(order)] = {
+            "setup_seconds": seconds,
+            "distinct_ngrams": table.trie.size,
+            "bytes_per_ngram_token": token.targets.resident_bytes / table.trie.size,
+            "bytes_per_ngram_ngram": ngram.targets.resident_bytes / table.trie.size,
+        }
+    return tables, setup
+
+
+def report(title: str, medians: dict[str, float]) -> None:
+    smoothing, plain = medians["F.cross_entropy(label_smoothing)"], medians["F.cross_entropy"]
+    print(f"\n{title}\n{'':36} {'ms':>8} {'/ smoothing':>12} {'/ plain':>9}")
+    for name, seconds in medians.items():
+        print(f"{name:36} {seconds * 1e3:8.1f} {seconds / smoothing:12.3f} {seconds / plain:9.3f}")
+
+
+def full_step(ids: np.ndarray, vocab: ld.Vocabulary, tables: dict[int, Any], rounds: int) -> dict[str, float]:
+    """A whole training step of the paper's language model (6 layers, d 512, ffn 2048), plain and regularized."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    config = OPTConfig(
+        vocab_size=vocab.size,
+        hidden_size=512,
+        ffn_dim=2048,
+        num_hidden_layers=6,
+        num_attention_heads=8,
+        word_embed_proj_dim=512,
+        max_position_embeddings=512,
+        do_layer_norm_before=False,
+        dropout=0.1,
+    )
+    model = OPTForCausalLM(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    block = torch.tensor(ids[50_000 : 50_000 + 1025].astype(np.int64))
+    inputs, labels = block[:-1].view(4, 256), block[1:].view(4, 256)
+    losses = {"plain": None, **{f"order {n}": ld.SmoothedCrossEntropy(*tables[n], gamma=0.1) for n in tables}}
+
+    def step(loss: Any) -> Callable[[], None]:
+        def run() -> None:
+            optimizer.zero_grad()
+            logits = model(inputs).logits
+            value = (
+                F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+                if loss is None
+                else loss(logits, labels, inputs).total
+            )
+            value.backward()
+            optimizer.step()
+
+        return run
+
+    return interleaved({name: step(loss) for name, loss in losses.items()}, rounds)
+
+
+MEMORY = """
+import sys; sys.path.insert(0, {here!r})
+import numpy as np, torch, lidstone as ld
+from loss import Problem
+from lidstone.ngram.counts import count_ids
+ids = np.load({cache!r}); vocab = ld.Vocabulary(size={size}, eos={eos}, unpredictable={unpredictable})
+counts = count_ids(ids, vocab, 2); table = ld.KneserEssenNey().fit(counts)
+problem = Problem(ids, vocab, {positions}, {{2: (table, counts)}})
+name = {name!r}
+if name: problem.methods()[name]()
+"""
+
+
+def memory(ids: np.ndarray, vocab: ld.Vocabulary, positions: int) -> dict[str, int]:
+    """Peak bytes that each way adds to an interpreter that holds the problem alone."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        cache = str(Path(folder) / "ids.npy")
+        np.save(cache, ids)
+        facts = {
+            "here": str(Path(__file__).parent),
+            "cache": cache,
+            "size": vocab.size,
+            "eos": vocab.eos,
+            "unpredictable": vocab.unpredictable,
+            "positions": positions,
+        }
+        names = [
+            "",
+            "F.cross_entropy",
+            "F.cross_entropy(label_smoothing)",
+            "ours, order 2, exact/token",
+            "ours, order 2, linear",
+        ]
+        peaks = {name: peak_memory(MEMORY.format(**facts, name=name)) for name in names}
+    return {name: peak - peaks[""] for name, peak in peaks.items() if name}
+
+
+def growth(ids: np.ndarray, rounds: int) -> list[dict[str, Any]]:
+    """Cost beside label smoothing as order, batch and vocabulary grow; the vocabulary by capping rare ids."""
+    rows = []
+    for size in (2_000, 8_000, 15_000):
+        small = np.minimum(ids, size - 1)
+        vocab = ld.Vocabulary(size=size, eos=2, unpredictable=(0,))
+        for order in (2, 3, 4) if size == 8_000 else (2,):
+            counts = count_ids(small, vocab, order)
+            tables = {order: (ld.KneserEssenNey().fit(counts), counts)}
+            for positions in (256, 1024, 4096) if order == 2 and size == 8_000 else (1024,):
+                problem = Problem(small, vocab, positions, tables)
+                ways = problem.methods()
+                names = ["F.cross_entropy(label_smoothing)", f"ours, order {order}, exact/token"]
+                label, ours = interleaved({name: ways[name] for name in names}, rounds).values()
+                rows.append({"vocabulary": size, "order": order, "positions": positions, "ratio": ours / label})
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, smallest batch only")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    ids, vocab = bpe_ids()
+    tables, setup = tables_of(ids, vocab, (2, 3))
+    figures: dict[str, Any] = {
+        "corpus": "WikiText-2 train, BPE 16,000 merges",
+        "vocabulary": vocab.size,
+        "width": WIDTH,
+        "rounds": options.rounds,
+        "setup": setup,
+        "projection_and_loss": [],
+    }
+    for order, facts in setup.items():
+        print(f"order {order}: " + ", ".join(f"{name} {value:,.2f}" for name, value in facts.items()))
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for positions in (1024,) if options.quick else (1024, 4096):
+            problem = Problem(ids, vocab, positions, tables)
+            methods = problem.methods()
+            if positions == 1024:
+                methods["dense V x V, order 2"] = problem.dense(tables[2][0])
+            medians = interleaved(methods, options.rounds if positions == 1024 else max(3, options.rounds // 2))
+            report(f"{positions} positions, {threads} threads", medians)
+            figures["projection_and_loss"].append({"positions": positions, "threads": threads, "seconds": medians})
+    if not options.quick:
+        figures["full_step_seconds"] = full_step(ids, vocab, tables, options.rounds)
+        plain = figures["full_step_seconds"]["plain"]
+        print("\nfull step / plain: ", {n: round(s / plain, 3) for n, s in figures["full_step_seconds"].items()})
+        figures["peak_bytes_added_4096_positions"] = memory(ids, vocab, 4096)
+        print("peak bytes added:", figures["peak_bytes_added_4096_positions"])
+        figures["growth"] = growth(ids, max(3, options.rounds // 2))
+        for row in figures["growth"]:
+            print(row)
+        print("\nwritten:", write_results("loss", figures))
+
+
+if __name__ == "__main__":
+    main()
