@@ -1,0 +1,70 @@
+"""What the two ways into the Trainer share: reading outputs, moving the loss, refusing what would go wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from lidstone.errors import InputError
+from lidstone.regularizer.loss import SmoothedLoss
+from lidstone.training.alignment import IGNORED
+
+
+def check_loss(loss: SmoothedLoss) -> None:
+    """Refuse settings that the Trainer's own counting of tokens contradicts."""
+    if loss.ignore_index != IGNORED:
+        raise InputError(
+            f"the Trainer ignores the label {IGNORED}, the loss {loss.ignore_index}",
+            hint=f"leave ignore_index at {IGNORED} and mask labels with it",
+        )
+    if loss.reduction != "mean":
+        raise InputError(f"reduction={loss.reduction!r} gives no loss to train on", hint='use reduction="mean"')
+
+
+def check_arguments(arguments: Any) -> None:
+    """Refuse TrainingArguments under which the loss would be silently wrong."""
+    if arguments.label_smoothing_factor:
+        raise InputError(
+            f"label_smoothing_factor={arguments.label_smoothing_factor} and a smoothed loss exclude each other",
+            hint="set it to 0; the uniform distribution as a table, AddLambda(1e9), is the same thing",
+        )
+    if arguments.n_gpu > 1:
+        raise InputError(
+            f"one process drives {arguments.n_gpu} devices (nn.DataParallel), where losses are not summed correctly",
+            hint="start one process per device: torchrun --nproc_per_node ..., or show it one device only",
+        )
+
+
+def one_number(num_items: Any) -> Any:
+    """The tokens of the batch, unless the Trainer repeats them for several devices of one process."""
+    if isinstance(num_items, Tensor) and num_items.numel() > 1:
+        raise InputError(
+            "one process drives several devices (nn.DataParallel), where losses are not summed correctly",
+            hint="start one process per device: torchrun --nproc_per_node ..., or show it one device only",
+        )
+    return num_items
+
+
+def logits_of(outputs: Any) -> Tensor:
+    """The logits of a model's outputs."""
+    logits = outputs.get("logits") if isinstance(outputs, dict) else outputs[0]
+    if not isinstance(logits, Tensor):
+        raise InputError(
+            "the model returned no logits, so no other loss can be computed from it",
+            hint="switch off fused losses (liger's fused_linear_cross_entropy), or use LinearSmoothedCrossEntropy",
+        )
+    return logits
+
+
+def is_encoder_decoder(outputs: Any) -> bool:
+    """Do these outputs come from a model with an encoder?"""
+    if not isinstance(outputs, dict):
+        raise InputError("outputs without names do not tell which model made them", hint="give shift=True or False")
+    return outputs.get("encoder_last_hidden_state") is not None
+
+
+def move_to(loss: SmoothedLoss, like: Tensor) -> None:
+    """Bring the loss's arrays to the device of the logits; they go there once."""
+    if loss.targets is not None and loss.targets.base.device != like.device:
+        loss.to(like.device)
