@@ -1,0 +1,91 @@
+"""`lidstone report`: the paper's tables, a page and figures from finished runs."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lidstone.cli.console import say
+
+if TYPE_CHECKING:
+    from lidstone.report import Report
+
+
+class Format(str, Enum):
+    """How tables are written."""
+
+    text = "text"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+class Correction(str, Enum):
+    """What is done about several systems at once."""
+
+    holm = "holm"
+    none = "none"
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or run.json files.", metavar="RUNS...")],
+    format: Annotated[Format, typer.Option(help="How the tables are written to stdout.")] = Format.text,
+    json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page here.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Write figures as PNG and SVG into this folder.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Instead of the task's own: word_perplexity, chrf, ...")] = None,
+    baseline: Annotated[str, typer.Option(help="The method that daggers refer to.")] = "none",
+    second: Annotated[str, typer.Option(help="The second baseline of the best-seed table.")] = "add-lambda",
+    exact: Annotated[bool, typer.Option(help="Exact rank-sum, not the normal approximation.")] = False,
+    correction: Annotated[Correction, typer.Option(help="For several systems against one baseline.")] = Correction.holm,
+    permutations: Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")] = 10_000,
+    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=1, help="Of the flips and resamples.")] = 1,
+    tests: Annotated[bool, typer.Option(help="Make tests of significance.")] = True,
+    split: Annotated[bool, typer.Option("--split", help="One report for each test set and vocabulary.")] = False,
+    skip_damaged: Annotated[bool, typer.Option("--skip-damaged", help="Leave damaged runs out.")] = False,
+    title: Annotated[str, typer.Option(help="The heading of the page.")] = "",
+) -> None:
+    """Tables of finished runs on stdout; with --html a page, with --plots figures."""
+    from lidstone.experiment.comparisons import CompareRuns
+    from lidstone.report import Report
+
+    compare = CompareRuns(exact, correction.value, permutations, samples, seed) if tests else None
+    options = {"metric": metric, "baseline": baseline, "second": second, "compare": compare, "title": title}
+    make = Report.split if split else Report.from_runs
+    made = make(runs, skip_damaged=skip_damaged, **options)
+    reports = made if isinstance(made, list) else [made]
+    _write_files(reports, html, plots)
+    print(_tables(reports, Format.json if json else format), end="")
+    for one in reports:
+        _talk(one)
+
+
+def _tables(reports: list[Report], format: Format) -> str:
+    from lidstone.report import render
+
+    if format is Format.json:
+        values = [one.to_dict() for one in reports]
+        return render.to_json(values[0] if len(values) == 1 else values) + "\n"
+    return "\n".join(getattr(one, f"to_{format.value}")() for one in reports)
+
+
+def _write_files(reports: list[Report], html: Path | None, plots: Path | None) -> None:
+    for place, one in enumerate(reports, 1):
+        several = len(reports) > 1
+        if html is not None:
+            page = html.with_stem(f"{html.stem}-{place}") if several else html
+            say(f"wrote {one.to_html(page)}")
+        if plots is not None:
+            written = one.plots(plots / str(place) if several else plots)
+            say(f"wrote {len(written)} figures into {written[0].parent}")
+
+
+def _talk(report: Report) -> None:
+    say(report.verdict)
+    for warning in report.warnings:
+        say(f"note: {warning}")

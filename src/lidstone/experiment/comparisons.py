@@ -1,0 +1,121 @@
+"""Which comparisons a report shows: every method against the baselines, over seeds and over sentences.
+
+The tests are `evaluation`'s, the methods are `report`'s; here the one is put to the other, as the paper does it:
+
+    seeds       rank-sum over the seeds of each method, against the unregularized baseline
+    best-seed   paired permutation over sentence log-likelihoods (lm) or sacreBLEU's paired bootstrap (mt), of the
+                best seeds, against the unregularized baseline and against a second one
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lidstone.errors import LidstoneError
+from lidstone.evaluation.significance import Comparison, holm, paired_permutations, rank_sum
+
+if TYPE_CHECKING:
+    from lidstone.report import Report
+    from lidstone.report.runs import Run
+
+
+@dataclass(frozen=True)
+class CompareRuns:
+    """Settings of the comparisons; call it with a report."""
+
+    exact: bool = False
+    """Exact rank-sum instead of the paper's normal approximation."""
+    correction: str = "holm"
+    """`holm` over the systems compared with one baseline, or `none` as in the paper."""
+    permutations: int = 10_000
+    samples: int = 1_000
+    """Resamples of the paired bootstrap."""
+    seed: int = 1
+    scopes: tuple[str, ...] = ("seeds", "best-seed")
+
+    def __call__(self, report: Report) -> list[dict[str, Any]]:
+        """All comparisons as plain dictionaries, for `Report(comparisons=...)`."""
+        found: list[dict[str, Any]] = []
+        first, second = report.baselines
+        if first and "seeds" in self.scopes:
+            found += self.over_seeds(report, first)
+        for baseline in (first, second):
+            if baseline and "best-seed" in self.scopes:
+                found += self.over_sentences(report, baseline, leave_out=first)
+        return found
+
+    def over_seeds(self, report: Report, baseline: str) -> list[dict[str, Any]]:
+        """Rank-sum of each method's seeds against the baseline's; diverged seeds are left out, with a warning."""
+        scores = {m.key: _finite(m.chosen.values("test", report.metric)) for m in report.methods}
+        answers = [
+            _warned(rank_sum(values, scores[baseline][0], exact=self.exact, names=(key, baseline)), lost)
+            for key, (values, lost) in scores.items()
+            if key != baseline and values and scores[baseline][0]
+        ]
+        sign = -1 if report.metric.lower_is_better else 1
+        return [_plain(answer, "seeds", sign) for answer in self._corrected(answers)]
+
+    def over_sentences(self, report: Report, baseline: str, leave_out: str | None = None) -> list[dict[str, Any]]:
+        """Paired test of each method's best seed against the baseline's; higher scores are better here."""
+        wanted = [m for m in report.methods if m.key == baseline or m.key != leave_out]
+        best = {m.key: m.chosen.best_run(report.metric) for m in wanted}
+        try:
+            return self.paired(best, baseline)
+        except LidstoneError as error:
+            return [_untested(key, baseline, error) for key in best if key != baseline]
+
+    def paired(self, runs: Mapping[str, Run], baseline: str) -> list[dict[str, Any]]:
+        """Paired test over sentences of named runs against one of them."""
+        test = self._permutation if runs[baseline].task == "lm" else self._bootstrap
+        return [_plain(answer, "best-seed", 1) for answer in self._corrected(test(runs, baseline))]
+
+    def _permutation(self, best: Mapping[str, Run], baseline: str) -> list[Comparison]:
+        scores = {key: [-nll for nll in _kept(run, "nll")] for key, run in best.items()}
+        base = scores.pop(baseline)
+        return paired_permutations(scores, base, permutations=self.permutations, seed=self.seed, name=baseline)
+
+    def _bootstrap(self, best: Mapping[str, Run], baseline: str) -> list[Comparison]:
+        from lidstone.evaluation.translation import SACREBLEU_SEED, paired_bootstrap
+
+        texts = {key: _kept(run, "hypotheses") for key, run in best.items()}
+        references = _kept(best[baseline], "references")
+        seed = self.seed if self.seed > 1 else SACREBLEU_SEED
+        base = texts.pop(baseline)
+        return paired_bootstrap(texts, base, references, samples=self.samples, seed=seed, name=baseline)
+
+    def _corrected(self, answers: Sequence[Comparison]) -> list[Comparison]:
+        return holm(answers) if self.correction == "holm" and len(answers) > 1 else list(answers)
+
+
+compare_runs: Callable[[Report], list[dict[str, Any]]] = CompareRuns()
+"""The comparisons with their usual settings."""
+
+
+def _plain(answer: Comparison, scope: str, sign: int) -> dict[str, Any]:
+    return answer.to_dict() | {"scope": scope, "better": sign * answer.effect.difference > 0}
+
+
+def _untested(system: str, baseline: str, error: LidstoneError) -> dict[str, Any]:
+    warning = f"no p-value for best seeds against {baseline}: {error.message}"
+    return {"scope": "best-seed", "system": system, "baseline": baseline, "test": "none", "p_value": None,
+            "adjusted_p": None, "better": False, "effect": None, "signature": "", "warnings": [warning]}  # fmt: skip
+
+
+def _warned(answer: Comparison, lost: int) -> Comparison:
+    note = f"{lost} diverged seed{'s' if lost > 1 else ''} of {answer.system} left out of the rank-sum test"
+    return replace(answer, warnings=(*answer.warnings, note)) if lost else answer
+
+
+def _finite(values: Sequence[float]) -> tuple[list[float], int]:
+    kept = [value for value in values if math.isfinite(value)]
+    return kept, len(values) - len(kept)
+
+
+def _kept(run: Run, what: str) -> list[Any]:
+    values = run.sentences().get(what)
+    if not isinstance(values, list):
+        raise LidstoneError(f"{run.sentences_file} has no {what}")
+    return values

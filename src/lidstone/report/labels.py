@@ -1,0 +1,147 @@
+r"""How methods and hyper-parameters are called, in plain text and in LaTeX, as the paper's tables call them.
+
+A `Label` is a name and its hyper-parameters; the renderers ask it for text or for LaTeX and escape nothing themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SHORT = {
+    "none": "None",
+    "add-lambda": "add-λ",
+    "label-smoothing": "LS",
+    "good-turing": "GT",
+    "jelinek-mercer": "JM",
+    "katz": "Katz",
+    "kneser-essen-ney": "KEN",
+    "modified-kneser-ney": "MKN",
+    "witten-bell": "WB",
+    "absolute-discounting": "AD",
+}
+LONG = {
+    "none": "None",
+    "add-lambda": "Add-λ",
+    "label-smoothing": "Label smoothing",
+    "good-turing": "Good–Turing",
+    "jelinek-mercer": "Jelinek–Mercer",
+    "katz": "Katz",
+    "kneser-essen-ney": "Kneser–Essen–Ney",
+    "modified-kneser-ney": "Modified Kneser–Ney",
+    "witten-bell": "Witten–Bell",
+    "absolute-discounting": "Absolute discounting",
+}
+SYMBOLS = {
+    "gamma_plus": "γ₊",
+    "gamma_minus": "γ₋",
+    "gamma": "γ",
+    "lam": "λ",
+    "weights": "λ₁",
+    "discount": "D",
+    "order": "n",
+}
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
+    "λ": r"$\lambda$", "γ": r"$\gamma$", "₊": r"$_{+}$", "₋": r"$_{-}$", "₁": r"$_{1}$", "₂": r"$_{2}$",
+    "₃": r"$_{3}$", "₄": r"$_{4}$", "₅": r"$_{5}$", "₆": r"$_{6}$", "₇": r"$_{7}$", "₈": r"$_{8}$",
+    "±": r"$\pm$", "†": r"$\dagger$", "‡": r"$\ddagger$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "–": "--",
+    "∞": r"$\infty$", "\n": " ",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Label:
+    """The name of a method with the hyper-parameters to show."""
+
+    name: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Pairs of symbol and value, ready to print."""
+
+    @property
+    def short(self) -> str:
+        """The paper's abbreviation, e.g. `JM`; a name of the user's own stays as it is."""
+        return SHORT.get(self.name, self.name)
+
+    @property
+    def long(self) -> str:
+        """The name in full, e.g. `Jelinek–Mercer`."""
+        return LONG.get(self.name, self.name)
+
+    @property
+    def details(self) -> str:
+        """The hyper-parameters in one string: `γ₊=0.1, γ₋=0.5`."""
+        return ", ".join(f"{symbol}={value}" for symbol, value in self.parameters)
+
+    def text(self) -> str:
+        """Plain text for a row of a table.
+
+        >>> Label("jelinek-mercer", (("γ₊", "0.1"), ("λ₁", "0.75"))).text()
+        'JM (γ₊=0.1, λ₁=0.75)'
+        """
+        return f"{self.short} ({self.details})" if self.parameters else self.short
+
+    def latex(self) -> str:
+        r"""LaTeX for a row of a table.
+
+        >>> print(Label("add-lambda", (("γ₊", "0.1"), ("my_k", "5"))).latex())
+        add-$\lambda$ {\small ($\gamma_{+}=0.1$, my\_k$=5$)}
+        """
+        name = latex_escape(self.short)
+        if not self.parameters:
+            return name
+        pairs = (f"{latex_escape(symbol)}$={_latex_number(value)}$" for symbol, value in self.parameters)
+        return name + r" {\small (" + ", ".join(pairs).replace("$$", "") + ")}"
+
+
+def latex_escape(text: str) -> str:
+    r"""Text that LaTeX prints as it stands, our own symbols in math mode.
+
+    >>> print(latex_escape("50% of a_b & γ₊"))
+    50\% of a\_b \& $\gamma_{+}$
+    """
+    pieces = (LATEX.get(character, character) for character in text if character.isprintable() or character == "\n")
+    return "".join(pieces).replace("$$", "")
+
+
+def parameter_pairs(method: Mapping[str, Any], shown: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
+    """The hyper-parameters of a run's method as pairs to print: strengths, own parameters, then `shown` ones.
+
+    >>> parameter_pairs({"gamma_plus": 0.1, "gamma_minus": 0.05, "parameters": {"weights": [0.75, 0.5]}})
+    (('γ₊', '0.1'), ('γ₋', '0.05'), ('λ₁', '0.75'), ('λ₂', '0.5'))
+    """
+    strengths = {key: method.get(key) for key in ("gamma_plus", "gamma_minus")}
+    own = method.get("parameters") or {}
+    rest = {key: method.get(key) for key in shown}
+    pairs: list[tuple[str, str]] = []
+    for key, value in {**strengths, **own, **rest}.items():
+        pairs.extend(_pairs(key, value))
+    return tuple(pairs)
+
+
+def number(value: Any) -> str:
+    """A hyper-parameter as short as it can be told.
+
+    >>> number(0.05), number(5), number(True), number("uniform")
+    ('0.05', '5', 'yes', 'uniform')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _pairs(key: str, value: Any) -> list[tuple[str, str]]:
+    if value is None:
+        return []
+    if key == "weights" and isinstance(value, (list, tuple)):
+        return [("λ" + "₁₂₃₄₅₆₇₈"[i % 8], number(weight)) for i, weight in enumerate(value)]
+    return [(SYMBOLS.get(key, key), number(value))]
+
+
+def _latex_number(value: str) -> str:
+    if re.fullmatch(r"-?[0-9.]+(e-?[0-9]+)?", value):
+        return value
+    return r"\mbox{" + latex_escape(value) + "}"

@@ -1,0 +1,170 @@
+"""From runs to methods: which runs are seeds of one setting, and which setting speaks for its method.
+
+    setting   everything but the seed agrees
+    method    name, n-gram order, form, empirical and schedule agree; the strengths and own parameters were searched
+
+A method is told by the setting with the most seeds, and among those by the one that is best on validation; the test
+set decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lidstone.errors import InputError
+from lidstone.report.labels import Label, parameter_pairs
+from lidstone.report.runs import Run, setting_of
+
+VARIANTS = ("order", "form", "empirical", "schedule")
+"""What makes two methods of one name, shown whenever it varies."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is measured, and which way is better."""
+
+    key: str
+    name: str
+    lower_is_better: bool
+
+    def better(self, a: float, b: float) -> bool:
+        """Whether `a` beats `b`; anything beats what is not a number."""
+        if not math.isfinite(a) or not math.isfinite(b):
+            return math.isfinite(a)
+        return a < b if self.lower_is_better else a > b
+
+    def order(self, value: float) -> float:
+        """A key that sorts the best first."""
+        if not math.isfinite(value):
+            return math.inf
+        return value if self.lower_is_better else -value
+
+    @property
+    def arrow(self) -> str:
+        """The direction that is better."""
+        return "↓" if self.lower_is_better else "↑"
+
+
+METRICS = {
+    metric.key: metric
+    for metric in (
+        Metric("perplexity", "Perplexity", True),
+        Metric("word_perplexity", "Word perplexity", True),
+        Metric("loss", "Loss", True),
+        Metric("bleu", "BLEU", False),
+        Metric("chrf", "chrF", False),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Seeds of one and the same setting."""
+
+    runs: tuple[Run, ...]
+
+    def values(self, split: str, metric: Metric) -> list[float]:
+        """The metric of each seed; validation falls back on the loss where the metric was not kept."""
+        values = [run.value(split, metric.key) for run in self.runs]
+        if split == "valid" and not any(map(math.isfinite, values)) and metric.lower_is_better:
+            return [run.value(split, "loss") for run in self.runs]
+        return values
+
+    def mean(self, split: str, metric: Metric) -> float:
+        """The mean over seeds."""
+        return float(np.mean(self.values(split, metric)))
+
+    def best_run(self, metric: Metric) -> Run:
+        """The seed with the best test score, as in the paper's best-seed tables."""
+        return min(self.runs, key=lambda run: metric.order(run.value("test", metric.key)))
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a table: a smoother with the setting that validation chose."""
+
+    key: str
+    label: Label
+    settings: tuple[Setting, ...]
+    chosen: Setting
+
+    @property
+    def name(self) -> str:
+        """The bare name of the method."""
+        return self.label.name
+
+
+def metric_for(runs: Sequence[Run], name: str | None = None) -> Metric:
+    """The metric asked for, or the one of the task: perplexity for `lm`, BLEU for `mt`."""
+    key = name or {"lm": "perplexity", "mt": "bleu"}[runs[0].task]
+    if key not in METRICS:
+        raise InputError(f"there is no metric {key!r}", hint=f"known are {', '.join(METRICS)}")
+    if not any(math.isfinite(run.value("test", key)) for run in runs):
+        raise InputError(f"none of the {len(runs)} runs has the metric {key!r} on its test set")
+    return METRICS[key]
+
+
+def find_methods(runs: Sequence[Run], metric: Metric) -> tuple[Method, ...]:
+    """Group runs into methods, in the paper's order: none, add-lambda, then by name."""
+    varying = _varying([_variant(run) for run in runs])
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(_key(run, varying), []).append(run)
+    methods = [_method(key, group, metric, varying) for key, group in groups.items()]
+    return tuple(sorted(methods, key=lambda method: (_place(method.name), method.key)))
+
+
+def _method(key: str, runs: Sequence[Run], metric: Metric, varying: tuple[str, ...]) -> Method:
+    by_setting: dict[str, list[Run]] = {}
+    for run in runs:
+        by_setting.setdefault(setting_of(run), []).append(run)
+    settings = tuple(Setting(tuple(sorted(group, key=lambda r: r.seed))) for group in by_setting.values())
+    chosen = min(settings, key=lambda s: (-len(s.runs), metric.order(s.mean("valid", metric))))
+    return Method(key, _label(chosen, settings, varying), settings, chosen)
+
+
+def _label(chosen: Setting, settings: Sequence[Setting], varying: tuple[str, ...]) -> Label:
+    run = chosen.runs[0]
+    if run.method.get("smoother") is None and run.name == "none":
+        return Label("none", _recipe_pairs(chosen, settings))
+    return Label(run.name, parameter_pairs(run.method, varying) + _recipe_pairs(chosen, settings))
+
+
+def _recipe_pairs(chosen: Setting, settings: Sequence[Setting]) -> tuple[tuple[str, str], ...]:
+    """What else of the recipe was varied while the method itself stayed as it is, such as a learning rate."""
+    same = [s.runs[0] for s in settings if s.runs[0].method == chosen.runs[0].method]
+    recipes = [_flat(json.loads(setting_of(run))[2]) for run in same]
+    mine = _flat(json.loads(setting_of(chosen.runs[0]))[2])
+    keys = sorted({key for recipe in recipes for key in {**recipe, **mine} if recipe.get(key) != mine.get(key)})
+    return tuple((key.split(".")[-1], str(mine.get(key))) for key in keys[:4])
+
+
+def _flat(recipe: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(recipe, dict):
+        return {prefix.rstrip("."): recipe}
+    return {k: v for key, value in recipe.items() for k, v in _flat(value, f"{prefix}{key}.").items()}
+
+
+def _variant(run: Run) -> dict[str, Any]:
+    return {} if run.method.get("smoother") is None else {key: run.method.get(key) for key in VARIANTS}
+
+
+def _varying(variants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    present = [variant for variant in variants if variant]
+    return tuple(key for key in VARIANTS if len({json.dumps(v[key], default=str) for v in present}) > 1)
+
+
+def _key(run: Run, varying: tuple[str, ...]) -> str:
+    variant = _variant(run)
+    return " ".join([run.name, *(f"{key}={variant[key]}" for key in varying if variant.get(key) is not None)])
+
+
+def _place(name: str) -> int:
+    order = ("none", "label-smoothing", "add-lambda", "good-turing", "jelinek-mercer", "katz", "kneser-essen-ney")
+    return order.index(name) if name in order else len(order)

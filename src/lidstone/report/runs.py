@@ -1,0 +1,235 @@
+"""Reading runs: a tree of `run.json` files becomes a tuple of `Run` values.
+
+A run is plain JSON, so anyone with a JSON reader can read it. Here it is checked, never changed and never deleted.
+What must agree before runs may stand in one table is decided here too: task, test set, vocabulary and metric.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lidstone.errors import FileFormatError, InputError, LidstoneError
+
+SCHEMA = 1
+NOT_THE_SETTING = {"seed", "seeds", "output", "folder", "runs", "device", "threads", "workers", "jobs", "engine"}
+"""Keys of a recipe that do not make another setting of the method."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run with everything that a report needs."""
+
+    id: str
+    task: str
+    """`lm` or `mt`."""
+    name: str
+    method: Mapping[str, Any]
+    seed: int
+    config: Mapping[str, Any]
+    signature: Mapping[str, Any]
+    metrics: Mapping[str, Mapping[str, Any]]
+    curve: Sequence[Mapping[str, Any]] = ()
+    cost: Mapping[str, Any] | None = None
+    sentences_file: Path | None = None
+    status: str = "complete"
+    path: Path | None = None
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], path: Path | None = None) -> Run:
+        """Check the record of a `run.json` and give it as a value."""
+        where = str(path or "the run")
+        _check_schema(record, where)
+        sentences = (record.get("sentences") or {}).get("file")
+        return cls(
+            id=str(_need(record, "id", (str, int), where)),
+            task=_one_of(_need(record, "task", str, where), ("lm", "mt"), where),
+            name=_need(record, "name", str, where),
+            method=_need(record, "method", dict, where),
+            seed=_need(record, "seed", int, where),
+            config=record.get("config") or {},
+            signature=_need(record, "signature", dict, where),
+            metrics=_need(record, "metrics", dict, where),
+            curve=tuple(point for point in record.get("curve") or () if isinstance(point, dict)),
+            cost=record.get("cost") or {},
+            sentences_file=path.parent / sentences if path and isinstance(sentences, str) else None,
+            status=str(record.get("status", "complete")),
+            path=path,
+        )
+
+    def value(self, split: str, metric: str) -> float:
+        """A metric of a split as a number; not a number where the run has none."""
+        value = (self.metrics.get(split) or {}).get(metric)
+        return float(value) if isinstance(value, (int, float)) else float("nan")
+
+    def sentences(self) -> dict[str, Any]:
+        """What the run kept for each test sentence: `nll`, or `hypotheses` and `references`."""
+        if self.sentences_file is None:
+            raise InputError(f"{self.path or self.id} kept nothing for its sentences")
+        try:
+            raw = self.sentences_file.read_bytes()
+            text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+            return dict(json.loads(text))
+        except (OSError, EOFError, ValueError, TypeError) as error:
+            raise FileFormatError(f"{self.sentences_file} cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class LoadedRuns:
+    """The runs of a tree, and what was left out of them."""
+
+    runs: tuple[Run, ...]
+    notes: tuple[str, ...] = ()
+    explorer: Mapping[str, Any] | None = None
+
+
+def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = False) -> LoadedRuns:
+    """Read every `run.json` at or below `paths`; unfinished runs and second copies are left out with a note."""
+    roots = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
+    runs, notes = [], []
+    for file in _run_files(roots):
+        try:
+            runs.append(read_run(file))
+        except LidstoneError as error:
+            if not skip_damaged:
+                raise
+            notes.append(f"Left out, damaged: {error.message}")
+    kept, left_out = _without_copies(runs)
+    if not kept:
+        raise InputError("none of the runs is complete", hint="let a run finish, or look at the notes: " + str(notes))
+    return LoadedRuns(kept, (*notes, *left_out), _explorer(roots))
+
+
+def read_run(file: Path) -> Run:
+    """Read one `run.json`."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileFormatError(
+            f"{file} is damaged: {error}", hint="run it again, or skip it (--skip-damaged)"
+        ) from error
+    if not isinstance(record, dict):
+        raise FileFormatError(f"{file} is damaged: it holds no run", hint="run it again, or skip it (--skip-damaged)")
+    return Run.from_dict(record, file)
+
+
+def differences(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:
+    """What keeps runs from standing in one table: each quality that differs, with the runs of each value."""
+    found: dict[str, dict[str, list[Run]]] = {}
+    for quality in ("task", "test set", "test sentences", "vocabulary", "metric"):
+        values: dict[str, list[Run]] = {}
+        for run in runs:
+            values.setdefault(identity(run)[quality], []).append(run)
+        if len(values) > 1:
+            found[quality] = values
+    return found
+
+
+def identity(run: Run) -> dict[str, str]:
+    """Which test a run was put to."""
+    corpus = run.signature.get("corpus") or {}
+    return {
+        "task": run.task,
+        "test set": f"{corpus.get('name', '?')}:{str(corpus.get('test', '?'))[:12]}",
+        "test sentences": str(run.signature.get("test_sentences", "?")),
+        "vocabulary": f"{str(run.signature.get('vocabulary', '?'))[:12]} ({run.signature.get('vocabulary_size', '?')})",
+        "metric": str(run.signature.get("metric", "?")),
+    }
+
+
+def check_comparable(runs: Sequence[Run]) -> None:
+    """Refuse to put runs into one table that were not put to the same test, and say what differs."""
+    found = differences(runs)
+    if found:
+        what = "; ".join(f"{quality} differs: {_examples(values)}" for quality, values in found.items())
+        raise InputError(
+            f"these {len(runs)} runs cannot stand in one table. {what}",
+            hint="give the runs of one test set and vocabulary, or ask for one table of each (--split)",
+        )
+
+
+def split_comparable(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
+    """The runs in groups that may each stand in one table."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(json.dumps(identity(run)), []).append(run)
+    return [tuple(group) for group in groups.values()]
+
+
+def setting_of(run: Run) -> str:
+    """Name everything about a run but its seed: runs that agree in it are seeds of one setting."""
+    corpus = run.signature.get("corpus") or {}
+    recipe = _without(run.config)
+    return json.dumps([run.name, run.method, recipe, corpus.get("train"), run.signature.get("model_parameters")],
+                      sort_keys=True, default=str)  # fmt: skip
+
+
+def _without(config: Any) -> Any:
+    if not isinstance(config, Mapping):
+        return config
+    return {key: _without(value) for key, value in config.items() if key not in NOT_THE_SETTING}
+
+
+def _run_files(roots: Sequence[Path]) -> list[Path]:
+    files: dict[Path, Path] = {}
+    for root in roots:
+        if not root.exists():
+            raise InputError(f"there is no {root}", hint="give a folder of runs, or a run.json")
+        for file in [root] if root.is_file() else sorted(root.rglob("run.json")):
+            files.setdefault(file.resolve(), file)
+    if not files:
+        raise InputError(f"there is no run.json below {', '.join(map(str, roots))}", hint="train something first")
+    return list(files.values())
+
+
+def _without_copies(runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
+    kept: dict[tuple[str, int], Run] = {}
+    notes = [f"Left out, {run.status}: {run.path or run.id}" for run in runs if run.status != "complete"]
+    for run in runs:
+        if run.status != "complete":
+            continue
+        first = kept.setdefault((json.dumps(identity(run)) + setting_of(run), run.seed), run)
+        if first is not run:
+            notes.append(f"Left out, same setting and seed as {first.path or first.id}: {run.path or run.id}")
+    return tuple(kept.values()), notes
+
+
+def _explorer(roots: Sequence[Path]) -> Mapping[str, Any] | None:
+    for root in roots:
+        file = root / "explorer.json"
+        if root.is_dir() and file.is_file():
+            try:
+                return dict(json.loads(file.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
+                raise FileFormatError(f"{file} is damaged: {error}", hint="make it again or move it away") from error
+    return None
+
+
+def _check_schema(record: Mapping[str, Any], where: str) -> None:
+    schema = _need(record, "schema", int, where)
+    if schema > SCHEMA:
+        raise FileFormatError(
+            f"{where} has schema {schema}, this lidstone reads up to {SCHEMA}", hint="upgrade lidstone"
+        )
+
+
+def _need(record: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
+    if not isinstance(record.get(key), kind) or isinstance(record[key], bool):
+        problem = f"{key!r} is {'missing' if key not in record else 'not what it should be'}"
+        raise FileFormatError(f"{where} is damaged: {problem}", hint="run it again, or skip it (--skip-damaged)")
+    return record[key]
+
+
+def _one_of(value: str, known: tuple[str, ...], where: str) -> str:
+    if value not in known:
+        raise FileFormatError(f"{where} has the unknown task {value!r}", hint=f"known are {', '.join(known)}")
+    return value
+
+
+def _examples(values: Mapping[str, Sequence[Run]]) -> str:
+    shown = [f"{value} ({len(runs)} runs, e.g. {runs[0].path or runs[0].id})" for value, runs in values.items()]
+    return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")

@@ -1,0 +1,214 @@
+"""The paper's two tables as values: means over seeds, and best seeds.
+
+A table is a function of methods and of comparisons that others made; it renders nothing and tests nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lidstone.report.labels import Label
+from lidstone.report.methods import Method, Metric
+
+DAGGER, DOUBLE_DAGGER = "†", "‡"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method in a table."""
+
+    key: str
+    label: Label
+    value: float
+    error: float
+    """Standard error of the mean; not a number where there is none."""
+    values: tuple[float, ...]
+    seeds: tuple[int, ...]
+    settings_tried: int
+    rank: int = 0
+    """1 for the best, 2 for the second, 0 for the others."""
+    marks: str = ""
+    """Daggers, as they stand behind the number."""
+    comparisons: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with a caption that says what they mean."""
+
+    kind: str
+    """`seeds` or `best-seed`."""
+    metric: Metric
+    rows: tuple[Row, ...]
+    caption: str
+    rule_after: int = 1
+    """Rows above the inner rule: the baselines."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as plain dictionaries."""
+        return [_record(self, row) for row in self.rows]
+
+
+def seed_table(
+    methods: Sequence[Method], metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str, about: str
+) -> Table:
+    """Mean and standard error over seeds, best and second marked, a dagger for significantly better than `baseline`."""
+    used = [c for c in comparisons if c.get("scope") == "seeds"]
+    rows = [_seed_row(method, metric, used, baseline) for method in methods]
+    counts = sorted({len(row.values) for row in rows})
+    caption = _join(
+        f"{metric.name} on {about}, mean ± standard error over {_seeds(counts)}",
+        _direction(metric),
+        "best in bold, second underlined",
+        _settings_told(rows),
+        _daggers(used, _called(methods, baseline), {DAGGER: 0.05}),
+    )
+    return Table("seeds", metric, ranked(rows, metric), caption)
+
+
+def best_seed_table(
+    methods: Sequence[Method],
+    metric: Metric,
+    comparisons: Sequence[Mapping[str, Any]],
+    baselines: tuple[str, str | None],
+    about: str,
+) -> Table:
+    """The best seed of each method, with one symbol against each of the two baselines."""
+    used = [c for c in comparisons if c.get("scope") == "best-seed"]
+    rows = [_best_row(method, metric, used, baselines) for method in methods]
+    counts = sorted({row.settings_tried for row in rows})
+    both, *second = (_called(methods, key) for key in baselines if key)
+    both += f" (first symbol) and {second[0]} (second)" if second else ""
+    caption = _join(
+        f"{metric.name} on {about}, best (on the test set) of {_seeds(counts)}",
+        _direction(metric),
+        "best in bold, second underlined",
+        _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
+    )
+    above = sum(row.key in baselines for row in rows[:2])
+    return Table("best-seed", metric, ranked(rows, metric), caption, rule_after=above)
+
+
+def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
+    """The rows with the best and the second best marked; a single row wins nothing."""
+    finite = [row for row in rows if math.isfinite(row.value)]
+    order = sorted(finite, key=lambda row: metric.order(row.value))
+    places = {row.key: place for place, row in enumerate(order[:2], 1)} if len(order) > 1 else {}
+    return tuple(replace(row, rank=places.get(row.key, 0)) for row in rows)
+
+
+def _seed_row(method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str) -> Row:
+    values = tuple(method.chosen.values("test", metric))
+    mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] == baseline)
+    return Row(
+        method.key, method.label, float(np.mean(values)), _standard_error(values), values,
+        tuple(run.seed for run in method.chosen.runs), len(method.settings),
+        marks=DAGGER if any(_symbol(c) for c in mine) else "", comparisons=mine,
+    )  # fmt: skip
+
+
+def _best_row(
+    method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baselines: tuple[str, str | None]
+) -> Row:
+    run = method.chosen.best_run(metric)
+    value = run.value("test", metric.key)
+    mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] in baselines)
+    return Row(
+        method.key, method.label, value, math.nan, (value,), (run.seed,), len(method.chosen.runs),
+        marks=two_way([next((_symbol(c) for c in mine if c["baseline"] == b), "") for b in baselines if b]),
+        comparisons=mine,
+    )  # fmt: skip
+
+
+def two_way(symbols: Sequence[str]) -> str:
+    """Symbols against the first and the second baseline as the paper prints them.
+
+    >>> two_way(["‡", "†"]), two_way(["‡", ""]), two_way(["", "†"]), two_way(["", ""])
+    ('‡/†', '‡', '–/†', '')
+    """
+    first, second = (*symbols, "")[:2] if len(symbols) < 2 else symbols[:2]
+    return f"{first or '–'}/{second}" if second else first
+
+
+def _symbol(comparison: Mapping[str, Any]) -> str:
+    """A dagger only where the system is better; a system that is significantly worse gets none."""
+    p = comparison.get("adjusted_p")
+    if p is None or not comparison.get("better"):
+        return ""
+    return DOUBLE_DAGGER if p < 0.01 else DAGGER if p < 0.05 else ""
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    if len(counts) == 1:
+        return f"{counts[0]} seed{'s' if counts[0] != 1 else ''}"
+    return f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _direction(metric: Metric) -> str:
+    return f"{'lower' if metric.lower_is_better else 'higher'} is better"
+
+
+def _settings_told(rows: Sequence[Row]) -> str:
+    tried = max((row.settings_tried for row in rows), default=1)
+    return f"settings chosen on validation among up to {tried} of each method" if tried > 1 else ""
+
+
+def _daggers(comparisons: Sequence[Mapping[str, Any]], baseline: str, levels: Mapping[str, float]) -> str:
+    tested = [c for c in comparisons if c.get("p_value") is not None]
+    if not tested:
+        return "no test of significance was made"
+    symbols = " and ".join(f"{symbol} p < {level:g}" for symbol, level in levels.items())
+    tests = " and ".join(sorted({str(c["test"]) for c in tested}))
+    corrections = " and ".join(sorted({_correction(c) for c in tested}))
+    return f"{symbols}: significantly better than {baseline} ({tests}, two-sided, {corrections})"
+
+
+def _called(methods: Sequence[Method], key: str) -> str:
+    """The name of a method in a caption; its key has more than the name where variants are told apart."""
+    return next((key.replace(m.name, m.label.short, 1) for m in methods if m.key == key), key)
+
+
+def _correction(comparison: Mapping[str, Any]) -> str:
+    name, _, count = str(comparison.get("correction", "none")).partition("-")
+    return "uncorrected" if name == "none" else f"{name.capitalize()}-corrected over {count}"
+
+
+def _join(*parts: str) -> str:
+    sentences = [part for part in parts if part]
+    return ". ".join(part[0].upper() + part[1:] for part in sentences) + "."
+
+
+def _record(table: Table, row: Row) -> dict[str, Any]:
+    first = row.comparisons[0] if row.comparisons else {}
+    effect = first.get("effect") or {}
+    return {
+        "table": table.kind,
+        "method": row.key,
+        "label": row.label.text(),
+        "metric": table.metric.key,
+        "value": _finite(row.value),
+        "standard_error": _finite(row.error),
+        "seeds": len(row.values) if table.kind == "seeds" else row.settings_tried,
+        "rank": row.rank or None,
+        "marks": row.marks,
+        "baseline": first.get("baseline"),
+        "p_value": first.get("p_value"),
+        "adjusted_p": first.get("adjusted_p"),
+        "difference": effect.get("difference"),
+        "low": effect.get("low"),
+        "high": effect.get("high"),
+        "test": first.get("signature"),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

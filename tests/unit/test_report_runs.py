@@ -1,0 +1,109 @@
+"""Reading runs: damaged, unfinished, newer, doubled and incomparable ones."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lidstone.errors import FileFormatError, InputError
+from lidstone.report import Report, Run, load_runs
+
+trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
+
+
+def test_a_tree_is_read_and_nothing_in_it_changes(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=2)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert len(load_runs(tmp_path).runs) == 12
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is damaged"),
+        ('{"schema": 1, "id": "ab', "is damaged"),
+        ("[1, 2]", "holds no run"),
+        ('{"schema": 1}', "'id' is missing"),
+        ('{"schema": true}', "'schema' is not what it should be"),
+        ("\xff\xfe", "is damaged"),
+    ],
+)
+def test_a_damaged_run_is_named_and_skipped_only_on_request(tmp_path: Path, text: str, message: str) -> None:
+    trees.write_tree(tmp_path, seeds=2, names=("none", "katz"))
+    bad = tmp_path / "bad" / "run.json"
+    bad.parent.mkdir()
+    bad.write_text(text, encoding="latin-1")
+    with pytest.raises(FileFormatError, match=message) as caught:
+        load_runs(tmp_path)
+    assert str(bad) in caught.value.message and "--skip-damaged" in caught.value.hint
+    loaded = load_runs(tmp_path, skip_damaged=True)
+    assert len(loaded.runs) == 4 and str(bad) in loaded.notes[0]
+    assert bad.exists()
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    trees.write_run(tmp_path, trees.record("katz", 1, schema=2))
+    with pytest.raises(FileFormatError, match="schema 2, this lidstone reads up to 1"):
+        load_runs(tmp_path)
+
+
+def test_unfinished_and_doubled_runs_are_left_out_with_a_note(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=2, names=("none",))
+    trees.write_run(tmp_path, trees.record("none", 3, status="running"))
+    trees.write_run(tmp_path / "copy", trees.record("none", 1))  # same setting and seed: not an independent seed
+    loaded = load_runs(tmp_path)
+    assert sorted(run.seed for run in loaded.runs) == [1, 2]
+    assert [note.split(":")[0].split(" as ")[0] for note in loaded.notes] == [
+        "Left out, running",
+        "Left out, same setting and seed",
+    ]
+
+
+def test_a_folder_given_twice_counts_once(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=2, names=("none",))
+    assert len(load_runs([tmp_path, tmp_path / "."]).runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"vocabulary": "beef"}, "vocabulary differs"),
+        ({"corpus": {"name": "other", "test": "zz"}}, "test set differs: made-up:e0"),
+        ({"metric": "perplexity per word"}, "metric differs: perplexity per token"),
+        ({"test_sentences": 7}, "test sentences differs"),
+    ],
+)
+def test_runs_of_different_tests_are_refused_with_what_differs(tmp_path: Path, change: dict, told: str) -> None:
+    one, other = trees.record("none", 1), trees.record("katz", 1)
+    other["signature"] = other["signature"] | change
+    for run in (one, other):
+        trees.write_run(tmp_path, run)
+    with pytest.raises(InputError, match=told) as caught:
+        Report.from_runs(tmp_path)
+    assert other["id"] in caught.value.message and "--split" in caught.value.hint
+    assert [len(report.runs) for report in Report.split(tmp_path)] == [1, 1]
+
+
+@pytest.mark.parametrize("what", ["nowhere", "empty"])
+def test_no_runs_is_an_error(tmp_path: Path, what: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=what):
+        load_runs(tmp_path / what)
+
+
+def test_a_damaged_explorer_is_named(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=1, names=("none",))
+    (tmp_path / "explorer.json").write_text("{")
+    with pytest.raises(FileFormatError, match=r"explorer\.json is damaged"):
+        load_runs(tmp_path)
+
+
+def test_a_missing_sentences_file_is_named(tmp_path: Path) -> None:
+    run = Run.from_dict(json.loads(json.dumps(trees.record("katz", 1))), tmp_path / "run.json")
+    with pytest.raises(FileFormatError, match=r"sentences\.json\.gz"):
+        run.sentences()

@@ -1,0 +1,176 @@
+"""Which runs make a row, which setting speaks for a method, and what its daggers mean."""
+
+from __future__ import annotations
+
+import math
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lidstone.errors import InputError
+from lidstone.experiment.comparisons import CompareRuns, compare_runs
+from lidstone.report import Report, Run
+from lidstone.report.series import cost_points, curves, heat_maps, look
+
+trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
+
+
+def runs(name: str, scores: list[float], valid: float = 1.0, **changes: Any) -> list[Run]:
+    made = []
+    for seed, score in enumerate(scores, 1):
+        metrics = {"test": {"perplexity": score}, "valid": {"perplexity": valid}}
+        made.append(Run.from_dict(trees.record(name, seed, metrics=metrics, **changes)))
+    return made
+
+
+def rows(report: Report) -> dict[str, Any]:
+    return {row.key: row for row in report.table().rows}
+
+
+def test_mean_and_standard_error_are_the_papers() -> None:
+    # 146, 147, 148: mean 147, sd 1, standard error 1 / sqrt(3) = 0.57735
+    report = Report.from_runs(runs("none", [146.0, 147.0, 148.0]) + runs("katz", [140.0, 141.0, 142.0]))
+    assert (rows(report)["none"].value, round(rows(report)["none"].error, 5)) == (147.0, 0.57735)
+    assert [row.rank for row in report.table().rows] == [2, 1]
+
+
+def test_higher_is_better_for_bleu_and_lower_for_perplexity(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path / "lm", seeds=2)
+    trees.write_tree(tmp_path / "mt", seeds=2, task="mt")
+    for task in ("lm", "mt"):
+        table = Report.from_runs(tmp_path / task).table()
+        assert next(row.key for row in table.rows if row.rank == 1) == "jelinek-mercer"
+    assert "Higher is better" in table.caption and "smooth:exp" in table.caption and "200 sentences" in table.caption
+
+
+def test_the_setting_with_most_seeds_speaks_then_validation_decides_never_the_test_set() -> None:
+    def jm(weight: float) -> dict[str, Any]:
+        return {"parameters": {"weights": weight}}
+
+    cells = runs("jelinek-mercer", [100.0], valid=1.0, method=jm(0.25))  # best everywhere, but one seed
+    cells += runs("jelinek-mercer", [120.0, 120.0], valid=90.0, method=jm(0.5))
+    cells += runs("jelinek-mercer", [110.0, 110.0], valid=95.0, method=jm(0.75))  # better on test, worse on validation
+    report = Report.from_runs(runs("none", [147.0, 148.0]) + cells)
+    chosen = rows(report)["jelinek-mercer"]
+    assert chosen.value == 120.0 and chosen.settings_tried == 3
+    assert chosen.label.text() == "JM (γ₊=0.1, γ₋=0.5, λ₁=0.5)"
+
+
+def test_form_and_empirical_make_rows_of_their_own_and_show_when_they_vary() -> None:
+    exact = {"form": "exact", "empirical": "token"}
+    both = runs("katz", [140.0, 141.0]) + runs("katz", [138.0, 139.0], method=exact)
+    report = Report.from_runs(runs("none", [147.0, 148.0]) + both)
+    assert set(rows(report)) == {"none", "katz form=published empirical=ngram", "katz form=exact empirical=token"}
+    texts = [row.label.text() for row in report.table().rows]
+    assert texts[0] == "None" and "form=exact, empirical=token" in "".join(texts)
+    alone = Report.from_runs(runs("none", [147.0]) + runs("katz", [138.0], method=exact))
+    assert set(rows(alone)) == {"none", "katz"}
+
+
+def test_another_learning_rate_is_another_setting_not_another_seed() -> None:
+    slow = [
+        Run.from_dict(trees.record("katz", s, config={"seed": s, "training": {"learning_rate": 0.1}})) for s in (1, 2)
+    ]
+    fast = [Run.from_dict(trees.record("katz", s)) for s in (1, 2, 3)]
+    row = rows(Report.from_runs(slow + fast))["katz"]
+    assert len(row.values) == 3 and row.settings_tried == 2
+    assert "learning_rate=0.001" in row.label.text()
+
+
+def test_daggers_mean_significantly_better_and_never_worse() -> None:
+    none, better, worse = (
+        [147.0, 147.1, 147.2, 147.3, 147.4],
+        [140.0, 140.1, 140.2, 140.3, 140.4],
+        [150.1, 151, 152, 153, 154],
+    )
+    report = Report.from_runs(
+        runs("none", none) + runs("katz", better) + runs("good-turing", worse), compare=compare_runs
+    )
+    assert {key: row.marks for key, row in rows(report).items()} == {"none": "", "katz": "†", "good-turing": ""}
+    seeds = {c["system"]: c for c in report.comparisons if c["scope"] == "seeds"}
+    assert seeds["good-turing"]["adjusted_p"] < 0.05 and not seeds["good-turing"]["better"]
+    assert (
+        "† p < 0.05: significantly better than None (rank-sum, two-sided, Holm-corrected over 2)"
+        in report.table().caption
+    )
+    assert "‡" not in report.table().caption
+
+
+def test_without_comparisons_there_are_no_daggers_and_the_caption_says_so() -> None:
+    report = Report.from_runs(runs("none", [147.0, 148.0]) + runs("katz", [100.0, 101.0]))
+    assert not any(row.marks for row in report.table().rows)
+    assert "No test of significance was made" in report.table().caption
+
+
+@pytest.mark.parametrize("task", ["lm", "mt"])
+def test_best_seed_table_has_two_way_daggers(tmp_path: Path, task: str) -> None:
+    trees.write_tree(tmp_path, seeds=2, task=task, names=("none", "add-lambda", "jelinek-mercer"))
+    report = Report.from_runs(tmp_path, compare=CompareRuns(permutations=2_000, samples=200))
+    marks = {row.key: row.marks for row in report.best_seed_table().rows}
+    assert marks["none"] == "" and "/" not in marks["add-lambda"] and marks["jelinek-mercer"] == "‡/‡"
+    scores = [run.value("test", report.metric.key) for run in report.method("none").chosen.runs]
+    assert report.best_seed_table().rows[0].value == (min(scores) if task == "lm" else max(scores))
+    tests = {c["test"] for c in report.comparisons if c["scope"] == "best-seed"}
+    assert tests == {"paired-permutation" if task == "lm" else "paired-bootstrap"}
+
+
+def test_one_seed_gives_no_p_value_and_says_so() -> None:
+    report = Report.from_runs(runs("none", [147.0]) + runs("katz", [140.0]), compare=CompareRuns(scopes=("seeds",)))
+    assert report.comparisons[0]["p_value"] is None
+    assert "needs at least two seeds" in report.warnings[0]
+    assert math.isnan(report.table().rows[0].error) and "±" not in report.to_text().splitlines()[2]
+
+
+def test_a_diverged_run_shows_and_wins_nothing() -> None:
+    report = Report.from_runs(
+        runs("none", [147.0, 148.0]) + runs("katz", [140.0, math.nan]), compare=CompareRuns(scopes=("seeds",))
+    )
+    assert "diverged" in report.to_text()
+    assert rows(report)["katz"].rank == 0 and rows(report)["katz"].marks == ""
+    assert any("1 diverged seed of katz left out" in warning for warning in report.warnings)
+
+
+def test_a_named_baseline_and_a_missing_one() -> None:
+    both = runs("katz", [140.0, 141.0]) + runs("good-turing", [142.0, 143.0])
+    assert Report.from_runs(both, baseline="katz").baselines == ("katz", None)
+    report = Report.from_runs(both, compare=compare_runs)
+    assert report.comparisons == () and "no baseline 'none'" in report.warnings[0]
+    with pytest.raises(InputError, match="no method 'kats'") as caught:
+        report.method("kats")
+    assert "good-turing, katz" in caught.value.hint
+
+
+def test_unknown_metric_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="no metric 'ppl'"):
+        Report.from_runs(runs("none", [1.0]), metric="ppl")
+    with pytest.raises(InputError, match="has the metric 'bleu'"):
+        Report.from_runs(runs("none", [1.0]), metric="bleu")
+
+
+def test_curves_are_mean_and_range_over_seeds_up_to_the_first_stop() -> None:
+    long = [{"step": s, "valid_perplexity": 10.0 + s} for s in (1, 2, 3, 4)]
+    short = [{"step": s, "valid_perplexity": 20.0 + s} for s in (1, 2, 3)]
+    pair = [Run.from_dict(trees.record("none", seed, curve=curve)) for seed, curve in ((1, long), (2, short))]
+    (curve,) = curves(Report.from_runs(pair), "valid_perplexity")
+    assert (curve.x, curve.mean, curve.low, curve.high) == ((1, 2, 3), (16, 17, 18), (11, 12, 13), (21, 22, 23))
+
+
+def test_heat_map_shows_validation_with_the_best_cell_and_holes() -> None:
+    cells = {(0.1, 0.1): 5.0, (0.1, 0.5): 3.0, (0.5, 0.1): 4.0}
+    made = [
+        r for (p, m), v in cells.items() for r in runs("katz", [9.0], v, method={"gamma_plus": p, "gamma_minus": m})
+    ]
+    (heat,) = heat_maps(Report.from_runs(made))
+    assert heat.cells == ((5.0, 3.0), (4.0, None)) and heat.best == (0, 1)
+    assert heat_maps(Report.from_runs(made[:1])) == []
+
+
+def test_cost_points_and_looks_differ() -> None:
+    assert [point.key for point in cost_points(Report.from_runs(runs("none", [1.0]) + runs("katz", [2.0])))] == [
+        "none",
+        "katz",
+    ]
+    assert len({look(style) for style in range(30)}) == 30
