@@ -77,8 +77,7 @@ def _turing(r: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[NDArray[np.floa
     """Turing's r* = (r+1) n_{r+1} / n_r and its standard deviation; both zero where n_{r+1} = 0."""
     follows = np.append(np.diff(r) == 1, False)
     ratio = np.where(follows, np.append(n[1:], 0), 0) / n
-    deviation = np.sqrt(ratio / n * (1 + ratio)) * (r + 1)
-    return (r + 1) * ratio, deviation
+    return (r + 1) * ratio, np.asarray((r + 1) * np.sqrt(ratio / n * (1 + ratio)), np.float64)
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def _histogram(counts: Counts) -> NDArray[np.int64]:
     """Counts of counts of all n-grams with a full history: the top order, and shorter ones that begin with `<s>`."""
     shorter = [counts.counts[counts.trie.sentence_starts(order)] for order in range(2, counts.order)]
     top = counts.counts_of_counts(counts.order)
-    starts = np.bincount(np.concatenate([np.empty(0, np.int64), *shorter]), minlength=len(top))
+    starts = np.bincount(np.concatenate([np.empty(0, np.int64), *shorter]), minlength=len(top) + 1)
     starts[: len(top)] += top
     starts[0] = 0
     return starts
