@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+from lidstone.errors import LidstoneError
 from lidstone.text.corpora import data_root
 
 
@@ -31,6 +36,32 @@ def sha256_of(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder that takes its place only when it is complete, and vanishes on failure."""
+    try:
+        made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            yield made
+            made.chmod(0o755)
+            _put_in_place(made, folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LidstoneError(f"cannot write {folder}: {reason}", hint="check the disk and the path") from error
+
+
+def _put_in_place(made: Path, folder: Path) -> None:
+    """Rename; what was there before makes room at the last moment."""
+    if folder.exists():
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
+            folder.replace(Path(aside) / "old")
+            made.replace(folder)
+    else:
+        made.replace(folder)
 
 
 def _platform_cache() -> Path:

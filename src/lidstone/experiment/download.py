@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lidstone.errors import DataError, LidstoneError
+from lidstone.errors import DataError
 from lidstone.experiment.archives import extract
-from lidstone.experiment.cache import cache_root, sha256_of
+from lidstone.experiment.cache import cache_root, new_folder, sha256_of
 from lidstone.experiment.explain import nearest
 from lidstone.experiment.sources import DATASETS, Dataset, Download
 from lidstone.experiment.transfer import fetch
@@ -68,7 +67,7 @@ def _fetch(dataset: Dataset, folder: Path, show: bool, tries: int, pause: float)
     downloads.mkdir(exist_ok=True)
     folder.parent.mkdir(exist_ok=True)
     ledger = _Ledger(downloads / "checksums.json")
-    with _sole_user(downloads / f"{dataset.name}.lock"), _new_folder(folder) as made:
+    with _sole_user(downloads / f"{dataset.name}.lock"), new_folder(folder) as made:
         sums = {
             download.file: _bring(download, downloads, ledger, show, tries, pause) for download in dataset.downloads
         }
@@ -128,23 +127,6 @@ class _Ledger:
 
     def _read(self) -> dict[str, str]:
         return json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else {}
-
-
-@contextlib.contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that takes its place only when it is complete, and vanishes on failure."""
-    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
-        yield made
-        made.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.replace(folder)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise LidstoneError(f"cannot write {folder}: {reason}", hint="check the disk of the cache") from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 @contextlib.contextmanager
