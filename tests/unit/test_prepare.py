@@ -330,10 +330,15 @@ def by_subword_nmt(words, merges):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    words=st.dictionaries(st.text("abc", min_size=2, max_size=9), st.integers(1, 300), min_size=2, max_size=60),
+    words=st.dictionaries(st.text("abc\\", min_size=2, max_size=9), st.integers(1, 300), min_size=2, max_size=60),
     merges=st.integers(1, 250),
 )
 def test_merges_are_those_of_subword_nmt(words, merges):
     reference = by_subword_nmt(words, merges)
     assert learn_merges(words, merges)[: len(reference)] == reference
     assert len(learn_merges(words, merges)) == len(reference)
+
+
+def test_merges_are_those_of_subword_nmt_even_with_unusual_spaces_inside_words():
+    words = {"ab\u00a0cab": 9, "cab": 7, "b\u2003ab": 5, "\u00a0abab": 4}
+    assert learn_merges(words, 20) == by_subword_nmt(words, 20)

@@ -52,9 +52,12 @@ class TextPipeline:
 
     def pieces(self, words: Sequence[str]) -> list[list[str]]:
         """Subwords of tokenized lines."""
+        lines = [line.split(" ") if line else [] for line in words]
         if self.bpe is None:
-            return [line.split(" ") if line else [] for line in words]
-        return self.bpe.encode_lines(words)
+            return lines
+        types = list({word for line in lines for word in line})  # BPE knows no context: split each word once
+        split = dict(zip(types, self.bpe.encode_lines(types), strict=True))
+        return [[piece for word in line for piece in split[word]] for line in lines]
 
     def encode(self, lines: Iterable[str]) -> list[Ids]:
         """Ids of each line, without the final eos."""

@@ -1,8 +1,8 @@
-"""Learning BPE merges as subword-nmt does, three times as fast.
+"""Learning BPE merges as subword-nmt does, several times as fast.
 
 subword-nmt spends most of its time looking for the most frequent pair among all pairs. Here pairs stand in one set per
-frequency, and a heap knows the highest; all else, the pruning of rare pairs and its side effects included, is
-subword-nmt's own code, so that the merges are the same ones.
+frequency, and a heap knows the highest; words are rewritten without regular expressions. All else, the pruning of rare
+pairs and its side effects included, is subword-nmt's own code, so that the merges are the same ones.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ def learn_merges(words: Mapping[str, int], merges: int, min_frequency: int = 2) 
     """
     from subword_nmt.learn_bpe import get_pair_statistics, prune_stats, replace_pair, update_pair_statistics
 
+    # to its regular expression an unusual space inside a word is the end of a symbol: leave such text to it
+    replace = replace_pair if any(_has_space(word) for word in words) else _replace_pair
+
     spelt = {(*word[:-1], f"{word[-1]}</w>"): count for word, count in words.items()}
     vocabulary = sorted(spelt.items(), key=lambda item: item[1], reverse=True)
     plain, indices = get_pair_statistics(vocabulary)
@@ -43,11 +46,39 @@ def learn_merges(words: Mapping[str, int], merges: int, min_frequency: int = 2) 
         if stats[best] < min_frequency:
             break
         learnt.append(best)
-        update_pair_statistics(best, replace_pair(best, vocabulary, indices), stats, indices)
+        update_pair_statistics(best, replace(best, vocabulary, indices), stats, indices)
         stats[best] = 0
         if not number % 100:
             prune_stats(stats, everything, threshold)
     return learnt
+
+
+def _has_space(word: str) -> bool:
+    return len(word.split()) > 1 or word != word.strip()
+
+
+def _replace_pair(pair: Pair, vocabulary: list[tuple[tuple[str, ...], int]], indices: Any) -> list[Any]:
+    """Join the pair in all words that have it; return (number, new word, old word, count) of each."""
+    changes = []
+    for number, occurrences in indices[pair].items():
+        if occurrences > 0:
+            old, count = vocabulary[number]
+            vocabulary[number] = (_joined(old, *pair), count)
+            changes.append((number, vocabulary[number][0], old, count))
+    return changes
+
+
+def _joined(word: tuple[str, ...], first: str, second: str) -> tuple[str, ...]:
+    symbols: list[str] = []
+    start = 0
+    while start < len(word):
+        if word[start] == first and word[start + 1 : start + 2] == (second,):
+            symbols.append(first + second)
+            start += 2
+        else:
+            symbols.append(word[start])
+            start += 1
+    return tuple(symbols)
 
 
 class _RankedCounts(defaultdict[Pair, int]):
