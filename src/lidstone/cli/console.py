@@ -9,7 +9,10 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lidstone.ngram.table import BackoffTable
 
 
 def say(message: str) -> None:
@@ -65,7 +68,18 @@ def signature_line(signature: Mapping[str, Any]) -> str:
     >>> signature_line({"smoother": "katz", "parameters": {"k": 5}, "order": 3, "fallback": None})
     'smoother:katz|k:5|order:3'
     """
-    return "|".join(f"{key}:{_brief(value)}" for key, value in _flat(signature) if value is not None)
+    return "|".join(f"{key}:{brief(value)}" for key, value in _flat(signature) if value is not None)
+
+
+def table_signature(table: BackoffTable) -> str:
+    """The signature of a model: how it was made, from what, and by which version."""
+    from lidstone import __version__
+
+    facts = {key: value for key, value in table.signature.items() if value not in ([], {}, "")}
+    made = {key: facts.get(key) for key in ("smoother", "parameters", "fallback_orders", "thresholds")}
+    identity = {key: facts.get(key) for key in ("vocabulary", "counts")}
+    size = {"vocab": table.vocab.event_count}
+    return signature_line({"order": table.order, **made, **size, **identity, "lidstone": __version__})
 
 
 def _flat(signature: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -75,9 +89,17 @@ def _flat(signature: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return items
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
+    """A value without blanks; what holds lists gets semicolons.
+
+    >>> brief([[0.5, 1.25], [1, 2]]), brief({"2": [0.1], "3": [0.2]}), brief("uniform")
+    ('0.5,1.25;1,2', '2=0.1;3=0.2', 'uniform')
+    """
+    if isinstance(value, Mapping):
+        return ";".join(f"{key}={brief(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return ",".join(map(_brief, value))
+        nested = any(isinstance(item, (list, tuple)) for item in value)
+        return (";" if nested else ",").join(map(brief, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -1,0 +1,74 @@
+"""`lidstone fit`: from counts to a smoothed model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lidstone.cli.console import brief, print_json, print_pairs, table_signature
+from lidstone.cli.inputs import JSON, OUTPUT, check_folder
+from lidstone.cli.settings import parse_settings
+from lidstone.errors import InputError
+
+if TYPE_CHECKING:
+    from lidstone.ngram.counts import Counts
+    from lidstone.ngram.table import BackoffTable
+
+IN_SIGNATURE = ("parameters", "order", "thresholds", "vocabulary", "counts")
+"""Facts that the signature line shows; those left are what was found while fitting."""
+
+
+def fit(
+    counts: Annotated[str, typer.Argument(metavar="COUNTS", help="A file made by count.")],
+    output: OUTPUT,
+    smoother: Annotated[
+        str, typer.Option("--smoother", "-s", help="Its name, such as katz; a wrong one lists them all.")
+    ] = "modified-kneser-ney",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as k=5; repeat it.")
+    ] = None,
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Text that was not counted, to learn Jelinek-Mercer weights from."),
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Smooth counts into a model: a table of probabilities and back-off weights."""
+    from lidstone.ngram.smoothers.registry import get_smoother
+    from lidstone.ngram.storage import load_counts
+
+    check_folder(output)
+    parameters = parse_settings(settings or [])
+    chosen = get_smoother(smoother, **parameters)
+    loaded = load_counts(counts)
+    if held_out:
+        chosen = learn(smoother, parameters, loaded, held_out)
+    table = chosen.fit(loaded)
+    table.save(output)
+    _print(table, as_json)
+
+
+def learn(name: str, parameters: dict[str, Any], counts: Counts, texts: list[str]) -> Any:
+    """The smoother with the weights that make held-out text most likely."""
+    from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer
+    from lidstone.ngram.smoothers.registry import smoother_class
+    from lidstone.text.words import read_words
+
+    if smoother_class(name) is not JelinekMercer:
+        raise InputError(f"{name} learns nothing from held-out text", hint="only jelinek-mercer does")
+    if "weights" in parameters:
+        raise InputError("weights are either given or learnt", hint="leave out --set weights or --held-out")
+    ids, _ = read_words(texts, counts.vocab, show=True)
+    return JelinekMercer.learn(counts, ids, **parameters)
+
+
+def _print(table: BackoffTable, as_json: bool) -> None:
+    signature = table_signature(table)
+    if as_json:
+        print_json({"table": table.signature, "ngrams": table.trie.size, "signature": signature})
+        return
+    found = {name: brief(fact) for name, fact in table.signature.items() if fact and name not in IN_SIGNATURE}
+    parameters = {name: brief(value) for name, value in table.signature["parameters"].items() if value is not None}
+    print_pairs({**found, **parameters, "n-grams": f"{table.trie.size:,}"})
+    print(signature)

@@ -1,0 +1,69 @@
+"""Options that several verbs share, and how they read what a path names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from lidstone.errors import LidstoneError
+
+if TYPE_CHECKING:
+    from lidstone.ngram.table import BackoffTable
+    from lidstone.text.vocabulary import Vocabulary
+
+TEXTS: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="TEXT...", help="Text files, plain or compressed; - is standard input."),
+]
+MODEL: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="A table made by fit, or an ARPA file.")]
+OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+
+
+def read_table(path: str) -> BackoffTable:
+    """The model in a file: a table of ours, or else ARPA; `-` is ARPA on standard input."""
+    if _is_ours(path):
+        from lidstone.ngram.storage import load_table
+
+        return load_table(path)
+    from lidstone.ngram.arpa import read_arpa
+
+    return read_arpa(path)
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """A vocabulary from a file with one word per line."""
+    from lidstone.text.corpora import read_lines
+    from lidstone.text.vocabulary import Vocabulary
+
+    words = [word for line in read_lines(path) if (word := line.strip())]
+    if not words:
+        raise LidstoneError(f"{path} has no words", hint="give a file with one word per line")
+    return Vocabulary.from_words(words)
+
+
+def is_arpa(name: str | Path) -> bool:
+    """Whether a name is that of an ARPA file, compressed or not; `-` is one too.
+
+    >>> [is_arpa(name) for name in ("a.arpa", "b.ARPA.gz", "c.safetensors", "-")]
+    [True, True, False, True]
+    """
+    return str(name) == "-" or ".arpa" in [suffix.lower() for suffix in Path(name).suffixes[-2:]]
+
+
+def _is_ours(path: str) -> bool:
+    """Whether a file is named or begins like safetensors: eight bytes of length, then a brace."""
+    if is_arpa(path):
+        return False
+    with Path(path).open("rb") as file:
+        return path.endswith(".safetensors") or file.read(9)[8:] == b"{"
+
+
+def check_folder(output: Path) -> None:
+    """Refuse, before any long work, an output whose folder is not there."""
+    if not output.parent.is_dir():
+        raise LidstoneError(f"cannot write {output}: there is no folder {output.parent}", hint="create it first")
+    if output.is_dir():
+        raise LidstoneError(f"cannot write {output}: it is a folder", hint="give the name of a file")
