@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.regularizer.loss import SmoothedCrossEntropy
     from lidstone.regularizer.split import SignedSplit
+    from lidstone.report import Report
     from lidstone.text.vocabulary import Vocabulary
     from lidstone.training.hook import SmoothedLossMixin, trainer_loss
 
@@ -51,6 +52,7 @@ _MODULES = {
     "LidstoneError": "errors",
     "LinearSmoothedCrossEntropy": "regularizer.linear_loss",
     "ModifiedKneserNey": "ngram.smoothers.modified_kneser_ney",
+    "Report": "report",
     "SignedSplit": "regularizer.split",
     "SmoothedCrossEntropy": "regularizer.loss",
     "SmoothedLossMixin": "training.hook",
@@ -81,6 +83,7 @@ __all__ = [
     "LidstoneError",
     "LinearSmoothedCrossEntropy",
     "ModifiedKneserNey",
+    "Report",
     "SignedSplit",
     "SmoothedCrossEntropy",
     "SmoothedLossMixin",

@@ -1,0 +1,118 @@
+"""Who may import whom, read from the sources with ast; and what `import lidstone` must not drag in."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lidstone
+
+PACKAGE = Path(lidstone.__file__).parent
+ANYONE = {"errors", "files", "progress"}
+TOOLKIT = {"text", "ngram", "regularizer"}
+MAY_IMPORT = {
+    "text": {"text"},
+    "ngram": {"text", "ngram"},
+    "regularizer": TOOLKIT,
+    "evaluation": TOOLKIT | {"evaluation"},
+    "training": TOOLKIT | {"evaluation", "training"},
+    "report": {"report"},
+    "experiment": TOOLKIT | {"evaluation", "training", "report", "experiment"},
+    "cli": TOOLKIT | {"evaluation", "training", "report", "experiment", "cli"},
+    "errors": set(),
+    "files": set(),
+    "progress": set(),
+}
+WITHOUT = {"text": {"torch"}, "ngram": {"torch", "transformers"}, "report": {"torch", "transformers"}}
+HEAVY = ("torch", "transformers", "numba", "numpy", "scipy", "matplotlib", "optuna", "ray", "datasets")
+
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+def owner(path: Path) -> str:
+    """The part of the package that a file belongs to: `ngram`, `cli`, `errors`."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, anywhere in it: `from lidstone import load` gives `lidstone.load`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def ours(path: Path) -> set[str]:
+    """The parts of lidstone that a file imports; its version belongs to no part."""
+    names = {name.split(".")[1] if "." in name else name for name in imports(path) if is_ours(name)}
+    return names - {"__version__"}
+
+
+def is_ours(name: str) -> bool:
+    return name.split(".")[0] == "lidstone"
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_imports_only_what_its_layer_may(path):
+    forbidden = ours(path) - MAY_IMPORT[owner(path)] - ANYONE
+    assert not forbidden, f"{name_of(path)} must not import lidstone.{', lidstone.'.join(sorted(forbidden))}"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if owner(path) in WITHOUT], ids=name_of)
+def test_text_ngram_and_report_work_without_torch(path):
+    assert not WITHOUT[owner(path)] & {name.split(".")[0] for name in imports(path)}
+
+
+def test_the_split_has_never_heard_of_a_particular_smoother():
+    split = PACKAGE / "regularizer" / "split.py"
+    assert not [name for name in imports(split) if name.startswith("lidstone.ngram.smoothers")]
+
+
+def heavy_modules_after(code: str) -> str:
+    show = f"import sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    command = [sys.executable, "-c", f"{code}\n{show}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_lidstone_imports_nothing_heavy():
+    assert heavy_modules_after("import lidstone, lidstone.errors; dir(lidstone)") == ""
+
+
+def test_importing_the_ngram_side_does_not_import_torch():
+    assert "torch" not in heavy_modules_after("import lidstone as ld; ld.count; ld.load; ld.Katz; ld.read_arpa")
+
+
+def test_no_verb_imports_anything_heavy_before_it_runs():
+    verbs = [f"lidstone.cli.{path.stem}" for path in MODULES if owner(path) == "cli"]
+    assert heavy_modules_after(f"import {', '.join(verbs)}") == ""
+
+
+@pytest.mark.parametrize("name", lidstone.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(lidstone, name) is not None
+
+
+def test_an_unknown_name_is_an_ordinary_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        lidstone.nonsense  # noqa: B018
+
+
+def test_type_checkers_see_the_names_that_are_there_at_run_time():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.name: node.module for node in ast.walk(block) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert seen == {name: f"lidstone.{module}" for name, module in lidstone._MODULES.items()}
+    assert set(lidstone.__all__) == set(seen) | {"__version__"}
