@@ -119,6 +119,10 @@ def test_plots_are_written_and_the_same_again(tmp_path: Path) -> None:
 
 
 def test_plots_take_names_that_look_like_formulas(tmp_path: Path) -> None:
-    made = [Run.from_dict(trees.record(name, seed)) for name in ("none", r"$\frac{$", "<b>") for seed in (1, 2)]
+    made = [
+        Run.from_dict(trees.record(name, seed))
+        for name in ("none", r"$\frac{$", "<b>", "方法", "x" * 300)
+        for seed in (1, 2)
+    ]
     written = Report.from_runs(made).plots(tmp_path, formats=("svg",))
     assert "<b>" not in written[0].read_text()

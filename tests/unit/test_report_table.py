@@ -80,6 +80,25 @@ def test_another_learning_rate_is_another_setting_not_another_seed() -> None:
     assert "learning_rate=0.001" in row.label.text()
 
 
+def test_what_a_recipe_says_about_other_cells_makes_no_setting() -> None:
+    def told(seed: int, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "sweep": {"seeds": [seed]},
+            "methods": [name],
+            "training": {"seed": seed, "threads": seed},
+        }
+
+    pair = [Run.from_dict(trees.record("katz", s, config=told(s, f"recipe {s}"))) for s in (1, 2)]
+    assert len(rows(Report.from_runs(pair))["katz"].values) == 2
+
+
+def test_baselines_with_one_strength_show_it() -> None:
+    method = {"smoother": None, "gamma": 0.1, "gamma_plus": None, "gamma_minus": None, "parameters": {}}
+    row = rows(Report.from_runs(runs("label_smoothing", [140.0], method=method)))["label_smoothing"]
+    assert (row.label.text(), row.label.long) == ("LS (γ=0.1)", "Label smoothing")
+
+
 def test_daggers_mean_significantly_better_and_never_worse() -> None:
     none, better, worse = (
         [147.0, 147.1, 147.2, 147.3, 147.4],
@@ -115,6 +134,16 @@ def test_best_seed_table_has_two_way_daggers(tmp_path: Path, task: str) -> None:
     assert report.best_seed_table().rows[0].value == (min(scores) if task == "lm" else max(scores))
     tests = {c["test"] for c in report.comparisons if c["scope"] == "best-seed"}
     assert tests == {"paired-permutation" if task == "lm" else "paired-bootstrap"}
+
+
+def test_a_best_seed_without_sentences_is_left_out_alone(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=2, names=("none", "katz", "good-turing"))
+    for file in tmp_path.rglob("run.json"):
+        if '"name": "katz"' in file.read_text():
+            (file.parent / "sentences.json.gz").write_bytes(b"\x1f\x8b not gzip")
+    report = Report.from_runs(tmp_path, compare=CompareRuns(permutations=500, scopes=("best-seed",)))
+    assert {c["system"]: c["p_value"] is None for c in report.comparisons} == {"katz": True, "good-turing": False}
+    assert "no p-value for the best seed of katz against none" in report.warnings[0]
 
 
 def test_one_seed_gives_no_p_value_and_says_so() -> None:

@@ -62,10 +62,12 @@ class CompareRuns:
         """Paired test of each method's best seed against the baseline's; higher scores are better here."""
         wanted = [m for m in report.methods if m.key == baseline or m.key != leave_out]
         best = {m.key: m.chosen.best_run(report.metric) for m in wanted}
-        try:
-            return self.paired(best, baseline)
-        except LidstoneError as error:
-            return [_untested(key, baseline, error) for key in best if key != baseline]
+        untested = {key: error for key, run in best.items() if (error := _why_not(run)) is not None}
+        if baseline in untested:
+            return [_untested(key, baseline, untested[baseline]) for key in best if key != baseline]
+        tested = {key: run for key, run in best.items() if key not in untested}
+        missing = [_untested(key, baseline, error) for key, error in untested.items()]
+        return [*self.paired(tested, baseline), *missing]
 
     def paired(self, runs: Mapping[str, Run], baseline: str) -> list[dict[str, Any]]:
         """Paired test over sentences of named runs against one of them."""
@@ -99,7 +101,7 @@ def _plain(answer: Comparison, scope: str, sign: int) -> dict[str, Any]:
 
 
 def _untested(system: str, baseline: str, error: LidstoneError) -> dict[str, Any]:
-    warning = f"no p-value for best seeds against {baseline}: {error.message}"
+    warning = f"no p-value for the best seed of {system} against {baseline}: {error.message}"
     return {"scope": "best-seed", "system": system, "baseline": baseline, "test": "none", "p_value": None,
             "adjusted_p": None, "better": False, "effect": None, "signature": "", "warnings": [warning]}  # fmt: skip
 
@@ -112,6 +114,15 @@ def _warned(answer: Comparison, lost: int) -> Comparison:
 def _finite(values: Sequence[float]) -> tuple[list[float], int]:
     kept = [value for value in values if math.isfinite(value)]
     return kept, len(values) - len(kept)
+
+
+def _why_not(run: Run) -> LidstoneError | None:
+    """What keeps a run out of paired tests: sentences that were not kept or cannot be read."""
+    try:
+        _kept(run, "nll" if run.task == "lm" else "hypotheses")
+    except LidstoneError as error:
+        return error
+    return None
 
 
 def _kept(run: Run, what: str) -> list[Any]:

@@ -14,6 +14,8 @@ SHORT = {
     "none": "None",
     "add-lambda": "add-λ",
     "label-smoothing": "LS",
+    "unigram-label-smoothing": "unigram LS",
+    "confidence-penalty": "CP",
     "good-turing": "GT",
     "jelinek-mercer": "JM",
     "katz": "Katz",
@@ -26,6 +28,8 @@ LONG = {
     "none": "None",
     "add-lambda": "Add-λ",
     "label-smoothing": "Label smoothing",
+    "unigram-label-smoothing": "Unigram label smoothing",
+    "confidence-penalty": "Confidence penalty",
     "good-turing": "Good–Turing",
     "jelinek-mercer": "Jelinek–Mercer",
     "katz": "Katz",
@@ -64,12 +68,12 @@ class Label:
     @property
     def short(self) -> str:
         """The paper's abbreviation, e.g. `JM`; a name of the user's own stays as it is."""
-        return SHORT.get(self.name, self.name)
+        return SHORT.get(self.name.replace("_", "-"), self.name)
 
     @property
     def long(self) -> str:
         """The name in full, e.g. `Jelinek–Mercer`."""
-        return LONG.get(self.name, self.name)
+        return LONG.get(self.name.replace("_", "-"), self.name)
 
     @property
     def details(self) -> str:
@@ -114,6 +118,8 @@ def parameter_pairs(method: Mapping[str, Any], shown: tuple[str, ...] = ()) -> t
     (('γ₊', '0.1'), ('γ₋', '0.05'), ('λ₁', '0.75'), ('λ₂', '0.5'))
     """
     strengths = {key: method.get(key) for key in ("gamma_plus", "gamma_minus")}
+    if not any(strengths.values()):
+        strengths = {"gamma": method.get("gamma")}
     own = method.get("parameters") or {}
     rest = {key: method.get(key) for key in shown}
     pairs: list[tuple[str, str]] = []
@@ -125,11 +131,13 @@ def parameter_pairs(method: Mapping[str, Any], shown: tuple[str, ...] = ()) -> t
 def number(value: Any) -> str:
     """A hyper-parameter as short as it can be told.
 
-    >>> number(0.05), number(5), number(True), number("uniform")
-    ('0.05', '5', 'yes', 'uniform')
+    >>> number(0.05), number(5), number(True), number("uniform"), number({"kind": "linear", "final": 0.5})
+    ('0.05', '5', 'yes', 'uniform', 'kind linear final 0.5')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return " ".join(f"{key} {number(item)}" for key, item in value.items() if item is not None)
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.report.labels import Label, parameter_pairs
+from lidstone.report.labels import Label, number, parameter_pairs
 from lidstone.report.runs import Run, setting_of
 
 VARIANTS = ("order", "form", "empirical", "schedule")
@@ -162,9 +162,20 @@ def _varying(variants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 def _key(run: Run, varying: tuple[str, ...]) -> str:
     variant = _variant(run)
-    return " ".join([run.name, *(f"{key}={variant[key]}" for key in varying if variant.get(key) is not None)])
+    return " ".join([run.name, *(f"{key}={number(variant[key])}" for key in varying if variant.get(key) is not None)])
 
 
 def _place(name: str) -> int:
-    order = ("none", "label-smoothing", "add-lambda", "good-turing", "jelinek-mercer", "katz", "kneser-essen-ney")
-    return order.index(name) if name in order else len(order)
+    order = (
+        "none",
+        "confidence-penalty",
+        "label-smoothing",
+        "unigram-label-smoothing",
+        "add-lambda",
+        "good-turing",
+        "jelinek-mercer",
+        "katz",
+        "kneser-essen-ney",
+    )
+    plain = name.replace("_", "-")
+    return order.index(plain) if plain in order else len(order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,15 +58,20 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:60] or "method"
 
 
+def _shortened(text: str, most: int = 64) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _scores(report: Report) -> Any:
     rows = [row for row in report.table().rows if math.isfinite(row.value)]
-    figure, axes = _new(5.2, 0.8 + 0.34 * max(len(rows), 2))
+    longest = max((len(_shortened(row.label.text())) for row in rows), default=0)
+    figure, axes = _new(3.2 + 0.075 * longest, 0.8 + 0.34 * max(len(rows), 2))
     for place, row in enumerate(reversed(rows)):
         colour = "#0072b2" if row.rank != 1 else "#d55e00"
         axes.plot(row.values, [place] * len(row.values), ".", color=colour, alpha=0.35)
         error = row.error if math.isfinite(row.error) else None
         axes.errorbar(row.value, place, xerr=error, fmt="o", color=colour, capsize=3)
-    axes.set_yticks(range(len(rows)), [row.label.text() for row in reversed(rows)])
+    axes.set_yticks(range(len(rows)), [_shortened(row.label.text()) for row in reversed(rows)])
     axes.set_xlabel(f"{report.metric.name} {report.metric.arrow}")
     return figure
 
@@ -77,7 +83,7 @@ def _curves(report: Report, field: str) -> Any | None:
     figure, axes = _new(5.2, 3.4)
     for line in lines:
         colour, dash, marker = look(line.style)
-        axes.plot(line.x, line.mean, color=PALETTE[colour], linestyle=_dash(dash), label=line.label.text(),
+        axes.plot(line.x, line.mean, color=PALETTE[colour], linestyle=_dash(dash), label=_shortened(line.label.text()),
                   marker=MARKS[marker], markevery=max(1, len(line.x) // 7), markersize=4)  # fmt: skip
         axes.fill_between(line.x, line.low, line.high, color=PALETTE[colour], alpha=0.15, linewidth=0)
     _scale(axes, padded(settled_values(lines), 0, 1, log="perplexity" in field))
@@ -108,7 +114,7 @@ def _heat(report: Report, heat: HeatMap) -> Any:
             axes.text(j, i, number(value), ha="center", va="center", color="white" if dark else "black", weight=weight)
     axes.set_xticks(range(len(heat.minus)), [brief(value) for value in heat.minus])
     axes.set_yticks(range(len(heat.plus)), [brief(value) for value in heat.plus])
-    axes.set(xlabel="γ₋", ylabel="γ₊", title=f"{heat.label.long}: {report.metric.name} on validation")
+    axes.set(xlabel="γ₋", ylabel="γ₊", title=f"{_shortened(heat.label.long, 32)}: {report.metric.name} on validation")
     axes.grid(False)
     return figure
 
@@ -120,7 +126,9 @@ def _cost(report: Report) -> Any:
         axes.errorbar(
             point.seconds, point.score, yerr=point.error, color=PALETTE[colour], marker=MARKS[marker], capsize=3
         )
-        axes.annotate(point.label.short, (point.seconds, point.score), xytext=(7, -3), textcoords="offset points")
+        axes.annotate(
+            _shortened(point.label.short, 24), (point.seconds, point.score), xytext=(7, -3), textcoords="offset points"
+        )
     axes.set_xlabel("training time, seconds")
     axes.set_ylabel(f"{report.metric.name} {report.metric.arrow}")
     return figure
@@ -142,7 +150,8 @@ def _dash(dash: str) -> Any:
 def _save(figure: Any, path: Path) -> Path:
     kind = path.suffix.lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with atomic_write(path) as temporary:
+    with atomic_write(path) as temporary, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)  # a name in a rare script
         figure.savefig(temporary, format=kind, dpi=200, metadata=metadata)
     return path
 

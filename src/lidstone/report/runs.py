@@ -16,8 +16,10 @@ from typing import Any
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 
 SCHEMA = 1
+ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
+"""First-level keys of a recipe that say what else is run, or what it is called."""
 NOT_THE_SETTING = {"seed", "seeds", "output", "folder", "runs", "device", "threads", "workers", "jobs", "engine"}
-"""Keys of a recipe that do not make another setting of the method."""
+"""Keys at any level that do not make another setting of the method."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Run:
             text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
             return dict(json.loads(text))
         except (OSError, EOFError, ValueError, TypeError) as error:
-            raise FileFormatError(f"{self.sentences_file} cannot be read: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise FileFormatError(f"{self.sentences_file} cannot be read: {reason}") from error
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def split_comparable(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
 def setting_of(run: Run) -> str:
     """Name everything about a run but its seed: runs that agree in it are seeds of one setting."""
     corpus = run.signature.get("corpus") or {}
-    recipe = _without(run.config)
+    recipe = _without({key: value for key, value in run.config.items() if key not in ABOUT_THE_RECIPE})
     return json.dumps([run.name, run.method, recipe, corpus.get("train"), run.signature.get("model_parameters")],
                       sort_keys=True, default=str)  # fmt: skip
 
