@@ -1,0 +1,157 @@
+r"""Writing a table as ARPA text that KenLM, SRILM and OpenGrm read.
+
+Every n-gram of the trie is listed with log10 of its full probability, so its prefix is too, as KenLM demands.
+`<s>` and all that cannot happen stand at -99, SRILM's zero. A backoff of one is left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+from lidstone.files import atomic_write
+from lidstone.ngram.table import BackoffTable
+from lidstone.ngram.trie import Trie
+from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
+
+LOG_ZERO = -99.0
+_BLOCK = 1 << 16
+
+
+def write_arpa(table: BackoffTable, path: str | Path, tokens: Sequence[str] | None = None) -> None:
+    """Write a table as ARPA, compressed if the name ends in .gz, .bz2, .xz or .zst; `-` is standard output.
+
+    `tokens` are the strings of the ids, where the vocabulary has none. eos is written as `</s>`, the unknown word as
+    `<unk>`, ids that cannot be predicted not at all, a probability of zero as -99.
+    """
+    strings = _strings(table.vocab, tokens)
+    probs = node_probs(table)
+    with _open_for_writing(path) as file:
+        file.write(_head(table))
+        for order in range(1, table.order + 1):
+            file.write(f"\n\\{order}-grams:\n".encode())
+            for nodes in _blocks(table, order):
+                file.write(_lines(table, probs, strings, nodes, order))
+        file.write(b"\n\\end\\\n")
+
+
+def node_probs(table: BackoffTable) -> NDArray[np.float64]:
+    """p(w|h) of every n-gram hw of the trie, one per node; zero for `<s>`.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
+    >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
+    >>> node_probs(table).round(3).tolist()     # 0, 1, 2, <s>; 1 0, 1 2, 2 0, <s> 1
+    [0.333, 0.333, 0.333, 0.0, 0.4, 0.4, 0.5, 0.6]
+    """
+    trie = table.trie
+    probs = np.concatenate([table.base, [0.0], table.rows[trie.levels[1] :]])
+    for order in range(2, trie.order + 1):
+        level = trie.level(order)
+        probs[level] += table.backoffs[trie.parents[level]] * probs[trie.suffixes[level]]
+    return probs
+
+
+def _strings(vocab: Vocabulary, tokens: Sequence[str] | None) -> list[str]:
+    """What each id, `<s>` included, is called in the file."""
+    given = vocab.tokens if tokens is None else tokens
+    if given is None:
+        raise InputError("the vocabulary has no strings to write", hint="pass tokens=, one string per id")
+    if len(given) != vocab.size:
+        raise InputError(f"{len(given)} tokens given for {vocab.size} ids", hint="give one string per id")
+    strings = [*given, BOS]
+    strings[vocab.eos] = EOS
+    if vocab.unk is not None:
+        strings[vocab.unk] = UNK
+    written = [strings[word] for word in (*np.flatnonzero(vocab.events), vocab.bos)]
+    if len(set(written)) < len(written):
+        twice = next(word for word in written if written.count(word) > 1)
+        raise InputError(f"two ids would both be written as {twice!r}", hint="give each id a string of its own")
+    for word in written:
+        if not word or set(word) & set(" \t\r\n\0") or not _is_unicode(word):
+            raise InputError(f"the token {word!r} cannot be a word of an ARPA file", hint="pass tokens= without spaces")
+    return strings
+
+
+def _is_unicode(word: str) -> bool:
+    return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
+def _head(table: BackoffTable) -> bytes:
+    sizes = np.diff(table.trie.levels)
+    sizes[0] -= len(table.vocab.unpredictable)
+    counts = "".join(f"ngram {order}={size}\n" for order, size in enumerate(sizes, start=1))
+    return f"\\data\\\n{counts}".encode()
+
+
+def _blocks(table: BackoffTable, order: int) -> Iterator[NDArray[np.integer]]:
+    """The nodes of one order, some at a time."""
+    level = table.trie.level(order)
+    nodes = np.arange(level.start, level.stop)
+    if order == 1:
+        nodes = nodes[np.append(table.vocab.events, True)]
+    yield from np.array_split(nodes, range(_BLOCK, len(nodes), _BLOCK))
+
+
+def _lines(
+    table: BackoffTable, probs: NDArray[np.float64], strings: list[str], nodes: NDArray[np.integer], order: int
+) -> bytes:
+    columns = [map(strings.__getitem__, column.tolist()) for column in _words(table.trie, nodes, order)]
+    ngrams = map(" ".join, zip(*columns, strict=True))
+    logprobs = map("%.7g".__mod__, _log10(probs[nodes]).clip(max=0.0).tolist())
+    if order == table.order:
+        lines = map("\t".join, zip(logprobs, ngrams, strict=True))
+    else:
+        backoffs = (f"\t{bow:.7g}" if bow else "" for bow in _log10(table.backoffs[nodes]).tolist())
+        lines = map("%s\t%s%s".__mod__, zip(logprobs, ngrams, backoffs, strict=True))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _words(trie: Trie, nodes: NDArray[np.integer], order: int) -> list[NDArray[np.int32]]:
+    """The words of n-grams, a column for each place, oldest first."""
+    columns = []
+    for _ in range(order):
+        columns.append(trie.words[nodes])
+        nodes = trie.parents[nodes]
+    return columns[::-1]
+
+
+def _log10(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    logs = np.full(len(values), LOG_ZERO)
+    return np.log10(values, out=logs, where=values > 0)
+
+
+@contextmanager
+def _open_for_writing(path: str | Path) -> Iterator[BinaryIO]:
+    if str(path) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    suffix = Path(path).suffix
+    with atomic_write(path) as temporary, temporary.open("wb") as below, _compressor(below, suffix) as file:
+        yield file
+
+
+def _compressor(below: BinaryIO, suffix: str) -> Any:
+    """A binary file that compresses, as the suffix of the final name says, into another."""
+    import bz2
+    import gzip
+    import lzma
+
+    import zstandard
+
+    kinds: dict[str, Callable[..., Any]] = {
+        ".gz": partial(gzip.GzipFile, "", "wb", 6, mtime=0, fileobj=below),
+        ".bz2": partial(bz2.BZ2File, below, "wb"),
+        ".xz": partial(lzma.LZMAFile, below, "wb", preset=1),
+        ".zst": partial(zstandard.ZstdCompressor().stream_writer, below, closefd=False),
+    }
+    return kinds.get(suffix, partial(nullcontext, below))()
