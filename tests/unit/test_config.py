@@ -139,6 +139,14 @@ def test_an_unknown_key_is_answered_with_the_nearest_name(sections, message, hin
         ({"corpus": {"train": {"source": "a", "target": "b"}}}, "a language model has no source"),
         ({"task": "mt", "corpus": {"train": "a"}}, "corpus.train: translation needs source and target"),
         ({"methods": [{"name": "a"}, {"name": "a"}]}, "methods: two have the same name"),
+        (
+            {"regularizer": {"smoother": "kats", "gamma": 1}},
+            "regularizer: there is no smoother 'kats'. hint: did you mean",
+        ),
+        (
+            {"methods": [{"smoother": "katz", "gamma": 1, "parameters": {"K": 5}}]},
+            "methods.0: katz has no setting 'K'. hint: did you mean k?",
+        ),
         ({"regularizer": {"smoother": "katz"}}, "a smoother needs gamma"),
         ({"regularizer": {"smoother": "katz", "gamma": 1, "gamma_plus": 1}}, "give either gamma or"),
         ({"regularizer": {"smoother": "katz", "gamma": 1.5}}, "the exact form allows 0 to 1"),

@@ -39,8 +39,9 @@ def _sentence(mistake: Any, recipe: type[BaseModel]) -> tuple[str, str]:
     if kind == "missing":
         return f"the key {key} is missing", f"add {key}"
     if kind == "value_error":
-        reason = str(context.get("error", mistake["msg"]))
-        return (f"{key}: {reason}" if key else reason), "see docs/recipes.md"
+        cause = context.get("error", mistake["msg"])
+        reason, hint = getattr(cause, "message", str(cause)), getattr(cause, "hint", "")
+        return (f"{key}: {reason}" if key else reason), hint or "see docs/recipes.md"
     allowed = _allowed(kind, context, annotation) or mistake["msg"].removeprefix("Input ")
     return f"{key} {allowed}{_given(mistake['input'])}", "see docs/recipes.md"
 

@@ -187,6 +187,10 @@ class Regularizer(Section):
             raise ValueError(f"{self.kind} needs gamma")
         if self.kind == "smoother" and self.form == "exact" and self.strengths[1] > 1:
             raise ValueError(f"gamma_minus is {self.strengths[1]}, but the exact form allows 0 to 1")
+        if self.smoother is not None:
+            from lidstone.ngram.smoothers.registry import get_smoother
+
+            get_smoother(self.smoother, **self.parameters)
         return self
 
 

@@ -1,0 +1,97 @@
+"""`lidstone data`: fetch corpora by name, and prepare a recipe's corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lidstone.cli.console import print_json, print_table, say
+from lidstone.cli.inputs import JSON
+
+if TYPE_CHECKING:
+    from lidstone.experiment.download import Fetched
+
+data_app = typer.Typer(no_args_is_help=True, help="Fetch, verify and prepare corpora.", add_completion=False)
+
+
+@data_app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="wikitext2, wikitext2-raw, iwslt14, multi30k or wmt14.")],
+    as_json: JSON = False,
+) -> None:
+    """Download a corpus into the cache; what is there already is only verified."""
+    from lidstone.experiment.download import get_dataset
+    from lidstone.experiment.sources import DATASETS
+
+    if name in DATASETS:
+        say(f"{name}: {DATASETS[name].licence}")
+    fetched = get_dataset(name)
+    if as_json:
+        print_json(_facts(fetched))
+        return
+    print(fetched.folder)
+    say(f"{'fetched' if fetched.fresh else 'already here'}: {len(fetched.files)} files, checksums right")
+    for file in fetched.unverified:
+        say(f"note: no checksum of {file} was known beforehand; the one of this download is now on record")
+
+
+@data_app.command("list")
+def list_corpora(as_json: JSON = False) -> None:
+    """Show the corpora that can be fetched, and which are in the cache."""
+    from lidstone.experiment.cache import cache_root
+    from lidstone.experiment.sources import DATASETS
+
+    corpora = cache_root() / "corpora"
+    here = {name: (corpora / data.folder).is_dir() for name, data in sorted(DATASETS.items())}
+    if as_json:
+        print_json([{"name": name, "here": here[name], "licence": DATASETS[name].licence} for name in here])
+    else:
+        rows = [[name, "yes" if present else "no", DATASETS[name].licence] for name, present in here.items()]
+        print_table(["name", "here", "licence"], rows)
+
+
+@data_app.command()
+def prepare(
+    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of one of lidstone's own.")],
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override: key.sub=value.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write; default: the cache.")] = None,
+    as_json: JSON = False,
+) -> None:
+    """Tokenize, clean, split and encode a recipe's corpus; training finds the result in the cache."""
+    from lidstone.experiment.config import load_recipe
+    from lidstone.experiment.data import prepare_corpus
+
+    prepared = prepare_corpus(load_recipe(recipe, settings or []), output)
+    manifest = {key: value for key, value in prepared.manifest.items() if key not in ("references", "files")}
+    if as_json:
+        print_json({"folder": str(prepared.folder), **manifest})
+        return
+    _print_splits(manifest)
+    print(prepared.folder)
+
+
+def _print_splits(manifest: dict[str, Any]) -> None:
+    sides = ["target", "source"] if manifest["vocabulary"]["source"] else ["target"]
+    headers = ["split", "samples", "dropped", "longest", *(f"{side} tokens" for side in sides)]
+    rows = [
+        [split, *(f"{facts[key]:,}" for key in ("samples", "dropped", "longest")), *_tokens(facts, sides)]
+        for split, facts in manifest["splits"].items()
+    ]
+    print_table(headers, rows)
+    print("vocabulary " + ", ".join(f"{side} {manifest['vocabulary'][side]:,}" for side in sides))
+
+
+def _tokens(facts: dict[str, Any], sides: list[str]) -> list[str]:
+    return [f"{facts['tokens'][side]:,}" for side in sides]
+
+
+def _facts(fetched: Fetched) -> dict[str, Any]:
+    return {
+        "name": fetched.name,
+        "folder": str(fetched.folder),
+        "fresh": fetched.fresh,
+        "files": fetched.files,
+        "unverified": list(fetched.unverified),
+    }
