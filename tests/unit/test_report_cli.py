@@ -45,6 +45,7 @@ def test_report_json_html_and_plots(tree: Path, tmp_path: Path) -> None:
     assert all(comparison["signature"] for comparison in data["comparisons"])
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     assert (tmp_path / "plots" / "scores.svg").exists()
+    assert (tmp_path / "plots" / "scores.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_report_refuses_to_mix_and_splits_on_request(tree: Path, tmp_path: Path) -> None:

@@ -64,6 +64,14 @@ def test_unfinished_and_doubled_runs_are_left_out_with_a_note(tmp_path: Path) ->
     ]
 
 
+def test_a_run_given_as_a_value_and_in_a_folder_counts_once(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=2, names=("none",))
+    report = Report.from_runs([*load_runs(tmp_path).runs, tmp_path])
+    assert len(report.runs) == 2 and len(report.notes) == 2
+    with pytest.raises(InputError, match="none of the runs is complete"):
+        Report.from_runs([Run.from_dict(trees.record("none", 1, status="running"))])
+
+
 def test_a_folder_given_twice_counts_once(tmp_path: Path) -> None:
     trees.write_tree(tmp_path, seeds=2, names=("none",))
     assert len(load_runs([tmp_path, tmp_path / "."]).runs) == 2

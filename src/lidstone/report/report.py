@@ -15,7 +15,7 @@ from typing import Any
 from lidstone.errors import InputError
 from lidstone.report import render
 from lidstone.report.methods import Method, Metric, find_methods, metric_for
-from lidstone.report.runs import LoadedRuns, Run, check_comparable, load_runs, split_comparable
+from lidstone.report.runs import LoadedRuns, Run, check_comparable, load_runs, split_comparable, without_copies
 from lidstone.report.table import Table, best_seed_table, seed_table
 
 Source = str | Path | Iterable[str | Path | Run]
@@ -177,7 +177,8 @@ def _load(source: Source, skip_damaged: bool) -> LoadedRuns:
     paths = [item for item in items if not isinstance(item, Run)]
     if not items:
         raise InputError("no runs were given", hint="give a folder of runs")
-    if not paths:
-        return LoadedRuns(runs)
-    loaded = load_runs(paths, skip_damaged=skip_damaged)
-    return replace(loaded, runs=(*runs, *loaded.runs))
+    loaded = load_runs(paths, skip_damaged=skip_damaged) if paths else LoadedRuns(())
+    kept, notes = without_copies((*runs, *loaded.runs))
+    if not kept:
+        raise InputError("none of the runs is complete", hint="let a run finish first")
+    return replace(loaded, runs=kept, notes=(*loaded.notes, *notes))

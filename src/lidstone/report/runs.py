@@ -101,7 +101,7 @@ def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = 
             if not skip_damaged:
                 raise
             notes.append(f"Left out, damaged: {error.message}")
-    kept, left_out = _without_copies(runs)
+    kept, left_out = without_copies(runs)
     if not kept:
         raise InputError("none of the runs is complete", hint="let a run finish, or look at the notes: " + str(notes))
     return LoadedRuns(kept, (*notes, *left_out), _explorer(roots))
@@ -189,7 +189,8 @@ def _run_files(roots: Sequence[Path]) -> list[Path]:
     return list(files.values())
 
 
-def _without_copies(runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
+def without_copies(runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
+    """The finished runs, each setting and seed once, and notes on the others: a copy is no independent seed."""
     kept: dict[tuple[str, int], Run] = {}
     notes = [f"Left out, {run.status}: {run.path or run.id}" for run in runs if run.status != "complete"]
     for run in runs:
