@@ -139,7 +139,7 @@ def count(
     if isinstance(sentences, np.ndarray) and sentences.ndim == 1:
         ids = sentences
     else:
-        ids = flatten(sentences, eos=vocab.eos if append_eos else None)
+        ids = flatten(sentences, eos=vocab.eos if append_eos else None, padding=vocab.unpredictable)
     return count_ids(ids, vocab, order, thresholds=thresholds)
 
 
@@ -170,25 +170,30 @@ def count_ids(
 ) -> Counts:
     """Count a stream of ids in which eos ends each sentence."""
     check_order(order)
+    limits = _check_thresholds(thresholds or [0], order)
     vocab.check_ids(ids)
     stream = sentence_stream(np.ascontiguousarray(ids, np.int32), vocab)
     if not len(stream):
         raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
     trie, counts = count_stream(stream, vocab.size, order, eos=vocab.eos)
     whole = Counts(vocab, trie, counts)
-    return whole.drop(thresholds) if thresholds is not None and any(thresholds) else whole
+    return whole.drop(limits) if any(limits) else whole
 
 
-def flatten(sentences: Sentences, *, eos: int | None) -> NDArray[np.int32]:
+def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = ()) -> NDArray[np.int32]:
     """All sentences as one stream; each closed with `eos`, where given, unless it ends with it already.
 
     >>> flatten([[2, 1], [2, 0], []], eos=0).tolist()
     [2, 1, 0, 2, 0]
+    >>> flatten([[2, 0, 3], [3, 3]], eos=0, padding=[3]).tolist()      # padding after the end is no new sentence
+    [2, 0]
     """
     parts: list[NDArray[np.int32]] = []
     end = np.array([] if eos is None else [eos], np.int32)
     for sentence in sentences:
         array = np.asarray(sentence)
+        if eos is not None and array.ndim == 1 and array.size and array[-1] in padding:
+            array = array[: np.flatnonzero(np.append(True, ~np.isin(array, padding)))[-1]]
         if not array.size:
             continue
         if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -197,7 +202,7 @@ def flatten(sentences: Sentences, *, eos: int | None) -> NDArray[np.int32]:
                 hint="encode the text first, or use count_text for words",
             )
         if array.max() > np.iinfo(np.int32).max or array.min() < 0:
-            raise InputError(f"id {array.max() if array.max() > 0 else array.min()} is not an id of a vocabulary")
+            raise InputError(f"id {array.min() if array.min() < 0 else array.max()} is not an id of a vocabulary")
         parts.append(array.astype(np.int32))
         if array[-1] != eos:
             parts.append(end)

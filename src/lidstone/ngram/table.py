@@ -108,7 +108,10 @@ class BackoffTable:
 
     def perplexity(self, sentences: Sentences) -> Perplexity:
         """Exp of the mean negative log-probability per token, ends of sentences included."""
-        ids = sentences if isinstance(sentences, np.ndarray) else flatten(sentences, eos=self.vocab.eos)
+        if isinstance(sentences, np.ndarray) and sentences.ndim == 1:
+            ids = sentences
+        else:
+            ids = flatten(sentences, eos=self.vocab.eos, padding=self.vocab.unpredictable)
         logprobs = self.logprobs(ids)
         if not len(logprobs):
             raise InputError("there is nothing to score: no sentence has a token", hint="give some text")

@@ -45,15 +45,19 @@ class Learnt:
 
 def observe(counts: Counts, held_out: Sentences) -> Observed:
     """Look every word of the held-out sentences up at all orders."""
-    ids = held_out if isinstance(held_out, np.ndarray) else flatten(held_out, eos=counts.vocab.eos)
-    stream = sentence_stream(np.ascontiguousarray(counts.vocab.check_ids(ids), np.int32), counts.vocab)
+    vocab = counts.vocab
+    if isinstance(held_out, np.ndarray) and held_out.ndim == 1:
+        ids = held_out
+    else:
+        ids = flatten(held_out, eos=vocab.eos, padding=vocab.unpredictable)
+    stream = sentence_stream(np.ascontiguousarray(vocab.check_ids(ids), np.int32), vocab)
     if not len(stream):
         raise InputError("there is no held-out text to learn from", hint="give sentences that were not counted")
     trie, totals = counts.trie, counts.totals
     kept = sum_children(trie.first, counts.counts)
     arrays = trie.first, trie.words, trie.suffixes, counts.counts, totals, kept
-    known, likely, dropped = _observe(*arrays, counts.tokens, stream, counts.vocab.bos, counts.order)
-    return Observed(known, likely, dropped, 1 / counts.vocab.event_count)
+    known, likely, dropped = _observe(*arrays, counts.tokens, stream, vocab.bos, counts.order)
+    return Observed(known, likely, dropped, 1 / vocab.event_count)
 
 
 def learn_weights(seen: Observed, start: Sequence[float], *, tolerance: float = 1e-9, iterations: int = 1000) -> Learnt:
