@@ -32,7 +32,7 @@ format: .venv/.installed
 	$(BIN)/ruff check --fix $(CODE)
 
 bench: .venv/.installed
-	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
+	for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || exit 1; done
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TEXTS: TypeAlias = Annotated[
     list[str],
-    typer.Argument(metavar="TEXT...", help="Text files, plain or compressed; - is standard input."),
+    typer.Argument(metavar="TEXT", help="Text files, plain or compressed; - is standard input."),
 ]
 MODEL: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="A table made by fit, or an ARPA file.")]
 OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]

@@ -1,0 +1,48 @@
+"""docs/cli.md shows what the program prints today, and names every option of the n-gram verbs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lidstone.cli.main import app
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+PROMPT = re.compile(r'^\$ (?:echo "(?P<stdin>[^"]*)" \| )?lidstone (?P<arguments>.*)$')
+
+
+def examples() -> list[tuple[str, str]]:
+    """Every command after a prompt, with what the page says it prints."""
+    blocks = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
+    parts = [part for block in blocks for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE) if part]
+    return [(part.split("\n", 1)[0], part.split("\n", 1)[1]) for part in parts]
+
+
+def rounded(text: str) -> str:
+    """With six decimals at most: the last digits of a double differ between machines."""
+    return re.sub(r"(\d+\.\d{6})\d+", r"\1", text)
+
+
+def test_the_examples_print_what_the_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (_, pets), *commands = examples()
+    Path("pets.txt").write_text(pets, encoding="utf-8")
+    for command, expected in commands:
+        parts = PROMPT.match(command)
+        stdin = (parts["stdin"] or "") + "\n"
+        result = CliRunner().invoke(app, shlex.split(parts["arguments"]), input=stdin)
+        assert rounded(result.output) == rounded(expected), command
+    assert len(commands) >= 8
+
+
+@pytest.mark.parametrize("verb", ["count", "fit", "score", "explain", "sample", "convert", "env", "demo"])
+def test_every_option_is_on_the_page(verb):
+    shown = CliRunner().invoke(app, [verb, "--help"]).stdout
+    options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", shown, re.MULTILINE)) - {"--help"}
+    section = re.search(rf"^## {verb}$.*?(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL).group()
+    assert [option for option in sorted(options - {"--json"}) if option not in section] == []
+    assert "--json" in options
