@@ -156,11 +156,13 @@ def test_warnings_are_one_line_without_source_code():
     assert done.stderr == "warning: watch out\n"
 
 
-def test_env_names_versions_and_cores():
+def test_env_names_versions_and_cores(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path))
     facts = json.loads(run("env", "--json").stdout)
     assert facts["versions"]["lidstone"] == lidstone.__version__
     assert facts["versions"]["numpy"]
     assert facts["cores"] >= facts["usable_cores"] >= 1
+    assert facts["folders"]["cache"] == str(tmp_path)
 
 
 def test_env_as_text_has_one_fact_a_line():

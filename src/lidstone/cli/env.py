@@ -36,6 +36,8 @@ def environment() -> dict[str, Any]:
     >>> environment()["versions"]["lidstone"] is None
     False
     """
+    from lidstone.experiment.cache import cache_root
+
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -45,6 +47,7 @@ def environment() -> dict[str, Any]:
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "folders": {
             "data": os.environ.get("LIDSTONE_DATA"),
+            "cache": str(cache_root()),
             "numba_cache": os.environ.get("NUMBA_CACHE_DIR", "beside the modules (__pycache__)"),
         },
     }
