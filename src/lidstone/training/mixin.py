@@ -120,7 +120,7 @@ class SmoothedLossMixin(Trainer):
     def _share(self, num_items: Any) -> float:
         """Undo what averaging gradients over processes, or summing them over micro-batches, would do wrong."""
         if num_items is None:  # each micro-batch is a mean of its own
-            return 1 / self.current_gradient_accumulation_steps if self.model.training else 1
+            return 1 / getattr(self, "current_gradient_accumulation_steps", 1) if self.model.training else 1
         if self.args.average_tokens_across_devices:  # num_items counts all processes, whose gradients are averaged
             return self.accelerator.num_processes // self.get_tp_size()
         return 1
