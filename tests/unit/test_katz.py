@@ -11,7 +11,7 @@ from lidstone.ngram.smoothers.base import FallbackUsed
 from lidstone.ngram.smoothers.katz import Katz, discount_ratios
 from lidstone.text.vocabulary import Vocabulary
 
-# Bigrams that occur once: <s> 1? no: see `test_by_hand`. n_1 = 5, n_2 = 2, n_3 = 1, so with k = 2
+# Bigrams: 1 3 three times; <s> 1 and 1 1 twice; 3 1, 3 </s>, 3 2, 2 1, 1 </s> once. So with k = 2
 # A = 3*1/5 = .6,  d_1 = (2*2/5 - .6)/.4 = .5,  d_2 = (3*1/2/2 - .6)/.4 = .375
 TEXT = [[1, 1, 3, 1, 3], [1, 1, 3, 2, 1]]
 
@@ -79,7 +79,7 @@ def test_unigrams_without_a_k_can_be_plain() -> None:
 
 
 def test_unseen_words_share_what_the_unigrams_leave() -> None:
-    """eos and `4` once, `2` and `3`... n_1 = 5, n_2 = 2, n_3 = 1: d_1 = .5, d_2 = .375; 12 tokens, two words unseen."""
+    """n_1 = 5 (with eos), n_2 = 2, n_3 = 1: d_1 = .5, d_2 = .375; of 12 tokens; 8 and 9 never occur."""
     text = [[1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7]]
     table = Katz(k=2).fit(count(text, Vocabulary(size=10, eos=0), 1))
     left = 12 - (3 + 2 * 0.375 * 2 + 5 * 0.5)

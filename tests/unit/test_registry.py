@@ -100,7 +100,7 @@ def test_a_smoother_of_another_package() -> None:
     table = get_smoother("flat", strength=2).fit(counts)
     assert table.prob([[1]]).tolist() == [[0.25] * 4]
     assert table.signature["parameters"] == {"strength": 2}
-    with pytest.raises(InputError, match="flat has no setting 'strenght'. hint: did you mean strength"):
+    with pytest.raises(InputError, match=r"flat has no setting 'strenght'\. hint: did you mean strength"):
         get_smoother("flat", strenght=2)
 
 
