@@ -62,6 +62,8 @@ def gradient_(
     mass = scale if plan is None else scale * plan.mass
     weights = None if plan is None else scale * plan.plus * found.base_weight
     shift = found.lse - mass.abs().log()  # |mass| * softmax = exp(z - lse + log |mass|)
+    silent = mass == 0  # what does not count may be NaN or infinite
+    shift[silent], logits[silent] = torch.inf, 0.0
     negative = bool((mass < 0).any())  # a total that is to grow, such as -loss
     for start in range(0, len(logits), ROWS_AT_ONCE):
         block = slice(start, start + ROWS_AT_ONCE)

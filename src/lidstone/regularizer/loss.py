@@ -270,11 +270,11 @@ def _check_counts(table: BackoffTable | None, counts: Counts | None, empirical: 
 
 
 def report_overflow(losses: Tensor, logits: Tensor) -> None:
-    """Warn of losses that are not finite, where looking costs nothing: they are passed on as they are."""
+    """Warn of losses that are not finite, where looking costs nothing; they are passed on as they are."""
     if losses.device.type == "cpu" and not bool(torch.isfinite(losses).all()):
-        bad = int((~torch.isfinite(losses)).sum())
+        where = f" at {int((~torch.isfinite(losses)).sum())} of {losses.numel()} positions" if losses.dim() else ""
         warnings.warn(
-            f"the loss is not finite at {bad} of {losses.numel()} positions: the {logits.dtype} logits hold NaN or "
-            "infinities (lower the learning rate, clip gradients, or use bfloat16 instead of float16)",
+            f"the loss is not finite{where}: the logits ({logits.dtype}) hold NaN or infinities; "
+            "lower the learning rate, clip gradients, or use bfloat16 instead of float16",
             stacklevel=3,
         )

@@ -1,0 +1,378 @@
+"""SmoothedCrossEntropy as a user meets it: arguments, reductions, modes, precision, mistakes."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.smoothing_cases import TEXT, VOCAB, counted, fitted
+
+from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.ngram.counts import count
+from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
+from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.regularizer.loss import SmoothedCrossEntropy
+from lidstone.regularizer.reference import dense_target, histories_of
+from lidstone.regularizer.schedule import Schedule
+from lidstone.text.vocabulary import Vocabulary
+
+TABLE, COUNTS = fitted("kneser-essen-ney", 2), counted(2)
+LABELS = torch.tensor([[2, 3, 4, 1], [5, 6, 1, -100]])
+
+
+def make_logits(shape=(2, 4), seed=0, scale=2.0):
+    return scale * torch.randn(*shape, VOCAB.size, generator=torch.Generator().manual_seed(seed))
+
+
+def total(loss, *arguments, **options):
+    return loss(make_logits().requires_grad_(), LABELS, *arguments, **options).total.item()
+
+
+class TestReductions:
+    def test_mean_is_over_the_positions_that_count(self):
+        each = SmoothedCrossEntropy(TABLE, gamma=0.3, reduction="none")(make_logits().requires_grad_(), LABELS)
+        assert each.total.shape == LABELS.shape
+        assert each.total[1, 3] == 0
+        assert total(SmoothedCrossEntropy(TABLE, gamma=0.3)) == pytest.approx(each.total.sum().item() / 7)
+        assert total(SmoothedCrossEntropy(TABLE, gamma=0.3, reduction="sum")) == pytest.approx(each.total.sum().item())
+
+    @pytest.mark.parametrize("number", [14, 14.0, torch.tensor(14)])
+    def test_num_items_divides_the_sum_whatever_the_reduction(self, number):
+        expected = total(SmoothedCrossEntropy(TABLE, gamma=0.3, reduction="sum")) / 14
+        for reduction in ("mean", "sum", "none"):
+            loss = SmoothedCrossEntropy(TABLE, gamma=0.3, reduction=reduction)
+            assert total(loss, num_items=number) == pytest.approx(expected)
+
+    def test_halves_of_a_batch_add_up_with_num_items(self):
+        loss, logits = SmoothedCrossEntropy(TABLE, gamma=0.3), make_logits().requires_grad_()
+        whole = torch.autograd.grad(loss(logits, LABELS, num_items=7).total, logits)[0]
+        for row in (0, 1):
+            loss(logits[row : row + 1], LABELS[row : row + 1], num_items=7).total.backward()
+        torch.testing.assert_close(logits.grad, whole)
+
+    def test_a_weighted_sum_of_positions(self):
+        """reduction="none" in a loop that weighs positions, some of them negatively."""
+        weights = torch.tensor([[1.0, -2.0, 0.5, 0.0], [3.0, -0.1, 1.0, 1.0]])
+        loss = SmoothedCrossEntropy(TABLE, gamma=0.3, reduction="none")
+        logits = make_logits().requires_grad_()
+        found = torch.autograd.grad((loss(logits, LABELS).total * weights).sum(), logits)[0]
+        single = torch.autograd.grad(loss(logits, LABELS).total.sum(), logits)[0]
+        torch.testing.assert_close(found, single * weights[..., None], rtol=1e-5, atol=1e-7)
+
+
+class TestShapesAndHistories:
+    def test_rows_sentences_and_single_positions(self):
+        loss, logits = SmoothedCrossEntropy(TABLE, gamma=0.3, reduction="none"), make_logits().requires_grad_()
+        whole = loss(logits, LABELS).total
+        torch.testing.assert_close(loss(logits[0], LABELS[0]).total, whole[0])
+        torch.testing.assert_close(loss(logits[0, 0], LABELS[0, 0]).total, whole[0, 0])
+        torch.testing.assert_close(loss(logits[None], LABELS[None]).total, whole[None])
+
+    def test_histories_are_the_tokens_before(self):
+        contexts = torch.tensor([[VOCAB.bos, 2, 3, 4], [VOCAB.bos, 5, 6, 1]])
+        loss = SmoothedCrossEntropy(TABLE, gamma=0.3)
+        assert total(loss, contexts) == total(loss)
+        assert total(loss, torch.full_like(contexts, -1)) != pytest.approx(total(loss), rel=1e-4)
+
+    def test_a_masked_prompt_serves_as_history_when_it_is_given(self):
+        table = fitted("kneser-essen-ney", 3)
+        loss, logits = SmoothedCrossEntropy(table, gamma=0.5), make_logits((1, 3)).requires_grad_()
+        labels, inputs = torch.tensor([[-100, -100, 4]]), torch.tensor([[VOCAB.bos, 2, 3]])
+        target = dense_target(
+            table, TEXT, (2, 3), 4, gamma_plus=0.5, gamma_minus=0.5, form="exact", empirical="token"
+        ).float()
+        expected = -(target * torch.log_softmax(logits[0, 2], -1)).sum()
+        torch.testing.assert_close(loss(logits, labels, inputs).total, expected)
+        assert loss(logits, labels).total.item() != pytest.approx(expected.item(), rel=1e-4)
+
+    @pytest.mark.parametrize("ignored", [-1, 0, 7, 1000])
+    def test_any_id_can_mark_what_is_ignored(self, ignored):
+        loss = SmoothedCrossEntropy(TABLE, gamma=0.3, ignore_index=ignored)
+        labels = torch.where(LABELS == -100, ignored, LABELS)
+        found = loss(make_logits().requires_grad_(), labels).total.item()
+        assert found == pytest.approx(total(SmoothedCrossEntropy(TABLE, gamma=0.3)))
+
+    def test_an_ignored_label_in_the_middle_cuts_the_history_whatever_its_id(self):
+        logits = make_logits((1, 3)).requires_grad_()
+        found = [
+            SmoothedCrossEntropy(TABLE, gamma=0.9, ignore_index=mark)(logits, torch.tensor([[2, mark, 4]])).total.item()
+            for mark in (-100, 3)
+        ]
+        assert found[0] == found[1]
+
+    def test_an_empty_batch(self):
+        for shape in ((0, 4), (2, 0)):
+            logits = torch.zeros(*shape, VOCAB.size, requires_grad=True)
+            value = SmoothedCrossEntropy(TABLE, gamma=0.3)(logits, torch.zeros(shape, dtype=torch.long)).total
+            value.backward()
+            assert value.item() == 0
+
+
+class TestModes:
+    def test_evaluation_is_plain_nll(self):
+        loss, logits = SmoothedCrossEntropy(TABLE, gamma=0.3), make_logits().requires_grad_()
+        plain = F.cross_entropy(logits.reshape(-1, VOCAB.size), LABELS.reshape(-1)).item()
+        assert loss(logits, LABELS).total.item() != pytest.approx(plain, rel=1e-4)
+        with torch.no_grad():
+            assert loss(logits, LABELS).total.item() == pytest.approx(plain)
+        loss.eval()
+        parts = loss(logits, LABELS)
+        assert parts.total.item() == parts.nll.item() == pytest.approx(plain)
+        assert parts.plus.item() == parts.minus.item() == 0
+
+    def test_the_parts_add_up_and_have_their_signs(self):
+        logits = make_logits().requires_grad_()
+        plain = F.cross_entropy(logits.reshape(-1, VOCAB.size), LABELS.reshape(-1)).item()
+        for form, sign in (("exact", -1), ("published", 1)):
+            parts = SmoothedCrossEntropy(TABLE, gamma=0.3, form=form)(logits, LABELS)
+            assert parts.total.item() == pytest.approx((parts.nll + parts.plus + parts.minus).item())
+            assert parts.nll.item() == pytest.approx(plain)
+            assert parts.plus.item() > 0
+            assert parts.minus.item() * sign > 0
+            assert not parts.nll.requires_grad
+
+    def test_a_schedule_scales_both_strengths(self):
+        loss = SmoothedCrossEntropy(TABLE, gamma=0.4, schedule=Schedule("linear", start=1.0, end=0.5))
+        loss.progress = 0.5
+        assert total(loss) == pytest.approx(total(SmoothedCrossEntropy(TABLE, gamma=0.3)))
+
+    @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+    def test_a_compiled_loop(self):
+        loss, logits = SmoothedCrossEntropy(TABLE, gamma=0.3), make_logits().requires_grad_()
+        step = torch.compile(lambda z: loss(2 * z, LABELS).total * 3, backend="eager")
+        torch.testing.assert_close(step(logits), loss(2 * logits, LABELS).total * 3)
+
+    def test_signature_and_repr_say_what_it_is(self):
+        loss = SmoothedCrossEntropy(TABLE, gamma_plus=0.1, gamma_minus=0.5, form="published")
+        assert loss.signature["table"]["smoother"] == "kneser-essen-ney"
+        assert (loss.signature["gamma_plus"], loss.signature["gamma_minus"]) == (0.1, 0.5)
+        assert loss.signature["form"] == "published"
+        assert "gamma_plus=0.1, gamma_minus=0.5, form=published, empirical=token" in repr(loss)
+
+
+class TestBuffers:
+    def model(self):
+        model = torch.nn.Linear(2, 2)
+        model.loss = SmoothedCrossEntropy(TABLE, gamma=0.3)
+        return model
+
+    def test_nothing_is_saved_with_the_model(self):
+        assert set(self.model().state_dict()) == {"weight", "bias"}
+
+    def test_they_stay_float32_in_a_half_precision_model(self):
+        before = total(SmoothedCrossEntropy(TABLE, gamma=0.3))
+        for cast in ("half", "bfloat16", "double"):
+            model = getattr(self.model(), cast)()
+            floats = [b.dtype for b in model.loss.buffers() if b.is_floating_point()]
+            assert set(floats) == {torch.float32}
+            assert total(model.loss) == before
+
+    def test_they_move_with_the_model(self):
+        model = self.model().to("meta")
+        assert {buffer.device.type for buffer in model.loss.buffers()} == {"meta"}
+
+    def test_a_copy_is_a_loss(self):
+        assert total(copy.deepcopy(self.model()).loss) == total(self.model().loss)
+
+    def test_there_are_few_bytes_per_ngram(self):
+        targets = SmoothedCrossEntropy(fitted("katz", 4), gamma=0.3).targets
+        ngrams = targets.words.numel()
+        assert targets.resident_bytes <= 16 * ngrams + 4 * VOCAB.size + VOCAB.size + 1 + 8
+
+
+def long_batch():
+    labels = torch.randint(1, 7, (8, 16), generator=torch.Generator().manual_seed(1))
+    return make_logits((8, 16), scale=5.0), labels
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+class TestHalfPrecision:
+    """Against the truth in float64 of logits that were not rounded: no worse than torch's own computation."""
+
+    def each(self, function, logits):
+        """The loss of each position and the gradient of their sum, in float64."""
+        z = logits.requires_grad_()
+        value = function(z).reshape(-1)
+        gradient = torch.autograd.grad(value.sum(), z)[0]
+        assert gradient.dtype == logits.dtype
+        return value.detach().double(), gradient.double()
+
+    def compare(self, ours, theirs, logits, dtype):
+        truth = self.each(theirs, logits.double())
+        for mine, other, right in zip(*(self.each(f, logits.to(dtype)) for f in (ours, theirs)), truth, strict=True):
+            assert (mine - right).abs().mean() <= (other - right).abs().mean() * 1.01
+
+    def test_plain(self, dtype):
+        logits, labels = long_batch()
+
+        def theirs(z):
+            return F.cross_entropy(z.reshape(-1, VOCAB.size), labels.reshape(-1), reduction="none")
+
+        self.compare(lambda z: SmoothedCrossEntropy(reduction="none")(z, labels).total, theirs, logits, dtype)
+
+    def test_regularized(self, dtype):
+        logits, labels = long_batch()
+        options = {"gamma_plus": 0.3, "gamma_minus": 0.3, "form": "exact", "empirical": "token"}
+        rows = [(histories_of([VOCAB.bos, *row[:-1]], VOCAB, 2), row) for row in labels.tolist()]
+        pairs = [pair for histories, row in rows for pair in zip(histories, row, strict=True)]
+        target = torch.stack([dense_target(TABLE, TEXT, history, label, **options) for history, label in pairs])
+
+        def theirs(z):
+            return F.cross_entropy(z.reshape(-1, VOCAB.size), target.to(z.dtype), reduction="none")
+
+        loss = SmoothedCrossEntropy(TABLE, reduction="none", **options)
+        self.compare(lambda z: loss(z, labels).total, theirs, logits, dtype)
+
+    def test_the_loss_itself_is_float32(self, dtype):
+        parts = SmoothedCrossEntropy(TABLE, gamma=0.3)(make_logits().to(dtype).requires_grad_(), LABELS)
+        assert {part.dtype for part in parts} == {torch.float32}
+
+    def test_autocast_does_not_reach_inside(self, dtype):
+        logits = make_logits(scale=20.0).requires_grad_()
+        loss = SmoothedCrossEntropy(TABLE, COUNTS, gamma=0.5, empirical="ngram", form="published")
+        value = loss(logits, LABELS).total
+        gradient = torch.autograd.grad(value, logits)[0]
+        with torch.autocast("cpu", dtype=dtype):
+            inside = loss(logits, LABELS).total
+            inside_gradient = torch.autograd.grad(inside, logits)[0]
+        assert inside.item() == value.item()
+        assert torch.equal(inside_gradient, gradient)
+
+
+class TestNumbersThatAreNotNumbers:
+    def test_all_positions_ignored(self):
+        for kind in (TABLE, None):
+            loss = SmoothedCrossEntropy(kind, gamma=0.3) if kind else SmoothedCrossEntropy()
+            logits = make_logits().requires_grad_()
+            parts = loss(logits, torch.full_like(LABELS, -100))
+            parts.total.backward()
+            assert [part.item() for part in parts] == [0, 0, 0, 0]
+            assert (logits.grad == 0).all()
+
+    def test_nan_logits_are_reported_and_passed_on(self):
+        logits = make_logits()
+        logits[0, 1, 3] = torch.nan
+        with pytest.warns(UserWarning, match=r"not finite at 1 of 8 positions: the logits \(torch.float32\) hold NaN"):
+            value = SmoothedCrossEntropy(TABLE, gamma=0.3)(logits.requires_grad_(), LABELS).total
+        assert value.isnan()
+
+    def test_nan_where_nothing_counts_is_no_matter(self):
+        logits = make_logits()
+        logits[1, 3] = torch.nan
+        value = SmoothedCrossEntropy(TABLE, gamma=0.3)(logits.requires_grad_(), LABELS).total
+        value.backward()
+        assert value.item() == total(SmoothedCrossEntropy(TABLE, gamma=0.3))
+        assert (logits.grad[1, 3] == 0).all()
+        assert logits.grad.isfinite().all()
+
+    def test_float16_overflow_is_reported(self):
+        logits = (make_logits() * 1e5).half()  # beyond 65504
+        assert logits.isinf().any()
+        with pytest.warns(UserWarning, match=r"\(torch.float16\) hold NaN or infinities.*bfloat16"):
+            value = SmoothedCrossEntropy(TABLE, gamma=0.3)(logits.requires_grad_(), LABELS).total
+        assert not value.isfinite()
+
+    def test_large_logits_are_no_overflow(self):
+        logits = make_logits(scale=2e4).half().requires_grad_()
+        value = SmoothedCrossEntropy(TABLE, gamma=0.3)(logits, LABELS).total
+        value.backward()
+        assert value.isfinite()
+        assert logits.grad.isfinite().all()
+
+    @pytest.mark.parametrize("order", [1, 2])
+    @pytest.mark.parametrize("empirical", ["token", "ngram"])
+    def test_an_id_that_the_model_masks_and_the_table_never_predicts(self, order, empirical):
+        """Padding with a logit of -inf and a probability of zero adds nothing: 0 log 0."""
+        masked, low = make_logits(), make_logits()
+        masked[..., 0], low[..., 0] = -torch.inf, -1e4
+        table = fitted("kneser-essen-ney", order)
+        loss = SmoothedCrossEntropy(table, counted(order), gamma=0.3, form="published", empirical=empirical)
+        pairs = []
+        for logits in (masked, low):
+            z = logits.requires_grad_()
+            value = loss(z, LABELS).total
+            pairs.append((value.detach(), torch.autograd.grad(value, z)[0]))
+        torch.testing.assert_close(*pairs)
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({}, "the strength is missing"),
+            ({"gamma_plus": 0.1}, "the strength is missing"),
+            ({"gamma": 0.1, "gamma_plus": 0.1}, "gamma sets both strengths"),
+            ({"gamma": -0.1}, "gamma_plus must not be negative: -0.1"),
+            ({"gamma_plus": 0.1, "gamma_minus": -1}, "gamma_minus must not be negative: -1"),
+            ({"gamma": float("nan")}, "gamma_plus must not be negative: nan"),
+            ({"gamma": 1.5}, "gamma_minus = 1.5 > 1 in the exact form makes the target of the label negative"),
+            ({"gamma": 0.1, "form": "exakt"}, "form='exakt' is unknown. hint: choose from exact, published"),
+            ({"gamma": 0.1, "empirical": "word"}, "empirical='word' is unknown. hint: choose from token, ngram"),
+            ({"gamma": 0.1, "reduction": "max"}, "reduction='max' is unknown"),
+            ({"gamma": 0.1, "empirical": "ngram"}, 'empirical="ngram" needs the counts'),
+        ],
+    )
+    @pytest.mark.parametrize("kind", [SmoothedCrossEntropy, LinearSmoothedCrossEntropy])
+    def test_of_the_settings(self, kind, options, message):
+        with pytest.raises(InputError, match=message):
+            kind(TABLE, **options)
+
+    def test_a_strength_above_one_is_fine_where_nothing_is_taken(self):
+        assert SmoothedCrossEntropy(TABLE, gamma=1.5, form="published").gamma_minus == 1.5
+        assert SmoothedCrossEntropy(TABLE, gamma_plus=1.5, gamma_minus=0.5).gamma_plus == 1.5
+
+    def test_strengths_without_a_table(self):
+        with pytest.raises(InputError, match="without a table have nothing to act on"):
+            SmoothedCrossEntropy(gamma=0.1)
+
+    def test_strengths_of_zero_are_noticed(self):
+        with pytest.warns(UserWarning, match="both strengths are 0: this is plain cross-entropy"):
+            SmoothedCrossEntropy(TABLE, gamma=0.0)
+
+    def test_a_loss_without_lower_bound_is_announced(self):
+        with pytest.warns(UserWarning, match="no lower bound"):
+            SmoothedCrossEntropy(TABLE, COUNTS, gamma=0.1, empirical="ngram")
+
+    def test_the_usual_settings_make_no_noise(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            SmoothedCrossEntropy(TABLE, COUNTS, gamma=0.1)
+            SmoothedCrossEntropy(TABLE, COUNTS, gamma=0.1, form="published", empirical="ngram")
+
+    def test_orders_that_differ(self):
+        with pytest.raises(InputError, match="the table has order 2, the counts have order 3"):
+            SmoothedCrossEntropy(TABLE, counted(3), gamma=0.1)
+
+    def test_a_table_of_another_tokenizer(self):
+        other = Vocabulary(size=VOCAB.size, eos=2)
+        table = KneserEssenNey(discount=0.5).fit(count([[3, 4], [4]], other, 2))
+        with pytest.raises(VocabularyMismatch, match=f"another vocabulary .*{other.fingerprint}.*{VOCAB.fingerprint}"):
+            SmoothedCrossEntropy(table, COUNTS, gamma=0.1)
+
+    def test_logits_of_another_size(self):
+        logits = torch.zeros(2, 4, 9, requires_grad=True)
+        with pytest.raises(VocabularyMismatch, match="the table has 8 ids, the logits 9"):
+            SmoothedCrossEntropy(TABLE, gamma=0.1)(logits, LABELS)
+
+    @pytest.mark.parametrize("wrong", [8, 50257, -1])
+    def test_labels_out_of_range(self, wrong):
+        labels = LABELS.clone()
+        labels[0, 2] = wrong
+        for loss in (SmoothedCrossEntropy(TABLE, gamma=0.1), SmoothedCrossEntropy()):
+            with pytest.raises(InputError, match=f"labels hold the id {wrong}, which is outside 0 to 7"):
+                loss(make_logits().requires_grad_(), labels)
+
+    def test_shapes_that_do_not_fit(self):
+        loss = SmoothedCrossEntropy(TABLE, gamma=0.1)
+        with pytest.raises(InputError, match=r"logits of shape \(2, 4, 8\) do not fit labels of shape \(2, 3\)"):
+            loss(make_logits(), LABELS[:, :3])
+        with pytest.raises(InputError, match=r"histories of shape \(2, 3\) do not fit labels of shape \(2, 4\)"):
+            loss(make_logits().requires_grad_(), LABELS, LABELS[:, :3])
+
+    def test_histories_out_of_range(self):
+        contexts = torch.full_like(LABELS, VOCAB.bos + 1)
+        with pytest.raises(InputError, match="histories hold the id 9, which is outside 0 to 8"):
+            SmoothedCrossEntropy(TABLE, gamma=0.1)(make_logits().requires_grad_(), LABELS, contexts)
