@@ -64,11 +64,7 @@ class SignedSplit:
 
 def split(table: BackoffTable, counts: Counts) -> SignedSplit:
     """Split a table against the counts of the training text, whichever smoother or file it comes from."""
-    if any(counts.thresholds):
-        raise InputError(
-            f"counts with thresholds {list(counts.thresholds)} do not give the empirical distribution",
-            hint="count again without thresholds; the table itself may be fitted with them",
-        )
+    require_whole(counts)
     table, counts = align(table, counts)
     trie = table.trie
     full = full_probabilities(table)
@@ -79,6 +75,15 @@ def split(table: BackoffTable, counts: Counts) -> SignedSplit:
     empirical = counts.counts[nodes] / np.maximum(totals, 1)
     delta = full[nodes] - empirical
     return SignedSplit(table, np.maximum(delta, 0) - lower, np.maximum(-delta, 0), empirical)
+
+
+def require_whole(counts: Counts) -> None:
+    """Refuse counts that lack n-grams of the text."""
+    if any(counts.thresholds):
+        raise InputError(
+            f"counts with thresholds {list(counts.thresholds)} do not give the empirical distribution",
+            hint="count again without thresholds; the table itself may be fitted with them",
+        )
 
 
 def full_probabilities(table: BackoffTable) -> NDArray[np.float64]:
