@@ -126,6 +126,53 @@ def test_the_embedded_corpus_needs_no_files():
     assert len(prepared.train) > 7 * len(prepared.valid)
 
 
+def checkpoint(folder, words):
+    """A small GPT-2 with a tokenizer of these words; bos, eos and pad are one token, as GPT-2 has it."""
+    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    from lidstone.training.models import ModelSpec, Specials, build_model
+
+    ids = {word: number for number, word in enumerate(["<end>", "<unk>", *words])}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token="<unk>"))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    names = {"bos_token": "<end>", "eos_token": "<end>", "pad_token": "<end>", "unk_token": "<unk>"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **names).save_pretrained(folder)
+    options = (("n_layer", 1), ("n_embd", 8), ("n_head", 2), ("n_positions", 16))
+    spec = ModelSpec(kind="auto", checkpoint="gpt2", options=options)
+    build_model(spec, 8, specials=Specials(0, 0, 0)).save_pretrained(folder)
+    return str(folder)
+
+
+def test_the_tokenizer_of_a_checkpoint_is_used_as_it_is(tmp_path):
+    recipe = make_recipe(
+        {
+            "task": "lm",
+            "corpus": {split: write(tmp_path / f"{split}.txt", ["a b", "b z"]) for split in ("train", "valid", "test")},
+            "tokenizer": {"kind": "checkpoint"},
+            "model": {"kind": "auto", "checkpoint": checkpoint(tmp_path / "model", ["a", "b"])},
+        }
+    )
+    prepared = prepare_corpus(recipe)
+    assert prepared.vocab.size == 8  # the model's embedding, larger than the tokenizer's four tokens
+    assert prepared.train.target.stream.tolist() == [2, 3, 0, 3, 1, 0]
+    assert prepared.target.decode([2, 3, 0]) == "a b"
+    assert prepare_corpus(recipe).target == prepared.target
+
+
+def test_a_checkpoint_without_tokenizer(tmp_path):
+    pytest.importorskip("transformers")
+    (tmp_path / "model").mkdir()
+    recipe = make_recipe(
+        {
+            "task": "lm",
+            "corpus": {"train": write(tmp_path / "train.txt", ["a b"] * 40)},
+            "tokenizer": {"kind": "checkpoint"},
+            "model": {"kind": "auto", "checkpoint": str(tmp_path / "model")},
+        }
+    )
+    with pytest.raises(DataError, match=r"has no (tokenizer|configuration) that can be loaded"):
+        prepare_corpus(recipe)
+
+
 # ---- translation
 
 PAIRS = [

@@ -217,7 +217,7 @@ def _encode_lines(lines: list[list[str]], vocab: Vocabulary) -> Sentences:
 
 
 def _by_checkpoint(pipeline: TextPipeline, words: dict[str, list[str]]) -> _Encoded:
-    vocab = Vocabulary.from_tokenizer(pipeline._tokenizer)
+    vocab = Vocabulary.from_tokenizer(pipeline.tokenizer, size=pipeline.model_size)
     ready = replace(pipeline, vocab=vocab)
     lines = {split: ready.encode(text) for split, text in words.items()}
     strings = vocab.tokens or ()

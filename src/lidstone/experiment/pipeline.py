@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lidstone.errors import TextError
+from lidstone.errors import DataError, TextError
 from lidstone.experiment.moses import detokenizer, single_spaces, tokenize_lines
 from lidstone.text.tokenizer import BPE
 from lidstone.text.vocabulary import EOS, UNK, Vocabulary
@@ -45,7 +45,9 @@ class TextPipeline:
     """A folder whose Hugging Face tokenizer is used instead of everything else."""
 
     def words(self, lines: Iterable[str]) -> list[str]:
-        """Tokenized lines: words between single spaces."""
+        """Tokenized lines: words between single spaces; a checkpoint's tokenizer wants lines as they are."""
+        if self.checkpoint is not None:
+            return [line.lower() if self.lowercase else line for line in lines]
         if self.tokenization == "moses":
             lines = tokenize_lines(lines, self.language, normalize=self.normalize)
         return [single_spaces(line.lower() if self.lowercase else line) for line in lines]
@@ -62,8 +64,8 @@ class TextPipeline:
     def encode(self, lines: Iterable[str]) -> list[Ids]:
         """Ids of each line, without the final eos."""
         if self.checkpoint is not None:
-            texts = list(lines)
-            encoded = self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+            texts = self.words(lines)
+            encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
             return [np.array(ids, dtype=np.int32) for ids in encoded]
         return [self.vocabulary.encode(pieces) for pieces in self.pieces(self.words(lines))]
 
@@ -72,7 +74,7 @@ class TextPipeline:
         known = self.vocabulary
         kept = [int(token) for token in _until(ids, known.eos) if known.events[token]]
         if self.checkpoint is not None:
-            return str(self._tokenizer.decode(kept))
+            return str(self.tokenizer.decode(kept))
         pieces = [known.tokens[token] for token in kept] if known.tokens else []
         return self.join(pieces)
 
@@ -92,10 +94,24 @@ class TextPipeline:
         return detokenizer(self.language)
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer of the checkpoint."""
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(self.checkpoint)
+        return self._load(AutoTokenizer, "tokenizer", "save the tokenizer beside the model with save_pretrained")
+
+    @property
+    def model_size(self) -> int:
+        """Number of ids of the checkpoint's model, which may be larger than its tokenizer's."""
+        from transformers import AutoConfig
+
+        return int(self._load(AutoConfig, "configuration", "give a folder made by save_pretrained").vocab_size)
+
+    def _load(self, auto: Any, what: str, hint: str) -> Any:
+        try:
+            return auto.from_pretrained(self.checkpoint)
+        except (OSError, ValueError) as error:
+            raise DataError(f"the checkpoint {self.checkpoint} has no {what} that can be loaded", hint=hint) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back."""
