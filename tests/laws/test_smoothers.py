@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from tests.laws.strategies import Case, cases, histories
 
 from lidstone.errors import SmoothingUndefined
+from lidstone.ngram.counts import Counts, count
 from lidstone.ngram.smoothers.base import FallbackUsed, Smoother
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
 from lidstone.ngram.table import BackoffTable
@@ -97,6 +98,20 @@ def test_all_orders_of_a_zipfian_text(name: str, fields: dict[str, object], orde
             get_smoother(name, **fields),
             Case(sentences, Vocabulary(size=64, eos=0, unpredictable=(63,)), order, thresholds),
         )
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Counts:
+    """Sentences of one word: `<s>` is followed by a hundred thousand words, from once to six times."""
+    times = np.random.default_rng(0).choice(6, 100_000, p=[0.5, 0.25, 0.12, 0.07, 0.04, 0.02]) + 1
+    words = np.repeat(np.arange(1, 100_001), times)
+    return count(np.stack([words, np.zeros_like(words)], 1).ravel(), Vocabulary(size=150_000, eos=0), 2)
+
+
+@every_smoother
+def test_no_rounding_adds_up_over_many_followers(name: str, fields: dict[str, object], crowded: Counts) -> None:
+    table = get_smoother(name, **fields).fit(crowded)
+    np.testing.assert_allclose(table.prob([(), [table.vocab.bos], [1]]).sum(1), 1, rtol=0, atol=1e-13)
 
 
 @every_smoother

@@ -128,9 +128,16 @@ def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sum_children(first, values):  # type: ignore[no-untyped-def]
-    """For each node that can be a history, the sum of `values` (one per node) over its children."""
+    """For each node that can be a history, the sum of `values` (one per node) over its children.
+
+    Compensated (Kahan): a history may have a million followers, and its probabilities must still sum to one.
+    """
     sums = np.zeros(len(first) - 1, values.dtype)
     for node in range(len(sums)):
+        total, carry = values.dtype.type(0), values.dtype.type(0)
         for child in range(first[node], first[node + 1]):
-            sums[node] += values[child]
+            term = values[child] - carry
+            carry = (total + term - total) - term
+            total += term
+        sums[node] = total
     return sums

@@ -1,6 +1,6 @@
 """Interpolated discounting: take something off each count and give it to the order below.
 
-    p(w|h) = max(c(hw) - D(c(hw)), 0) / c(h) + gamma(h) p(w|h'),      gamma(h) = what was taken off / c(h)
+    p(w|h) = (c(hw) - D(c(hw))) / c(h) + gamma(h) p(w|h'),      gamma(h) = what was taken off / c(h)
 
 Kneser-Ney and absolute discounting differ only in the counts they put in and in D. Unigrams rest on the uniform.
 """
@@ -36,25 +36,27 @@ def interpolate(
 def discount_children(first, counts, totals, discounts, start, stop, rows, backoffs):  # type: ignore[no-untyped-def]
     """For the histories start..stop: rows = (c - D[min(c, 3)]) / total, and what is taken away becomes the backoff.
 
-    `totals` may exceed the sum of the counts (thresholds dropped some): that mass, too, goes to the backoff.
+    D[r] <= r, so nothing goes below zero. `totals` may exceed the sum of the counts (thresholds dropped some): that
+    mass, too, goes to the backoff. It is found from whole numbers, so no rounding adds up over many followers.
     """
     for history in range(start, stop):
-        total, kept = totals[history], 0.0
+        total = totals[history]
         if total == 0:
             continue
+        left, ones, twos, more = total, 0, 0, 0
         for child in range(first[history], first[history + 1]):
             count = counts[child]
-            if count > 0:
-                rows[child] = max(count - discounts[min(count, 3)], 0.0) / total
-                kept += max(count - discounts[min(count, 3)], 0.0)
-        backoffs[history] = (total - kept) / total
+            rows[child] = (count - discounts[min(count, 3)]) / total
+            left -= count
+            ones, twos, more = ones + (count == 1), twos + (count == 2), more + (count > 2)
+        backoffs[history] = (left + ones * discounts[1] + twos * discounts[2] + more * discounts[3]) / total
 
 
 def discounted_unigrams(weights: NDArray[np.int64], discounts: Floats, floor: Floats) -> Floats:
     """(c - D(c)) / total + (mass taken away) * floor, over the whole vocabulary."""
     total = weights.sum()
-    kept = np.maximum(weights - discounts[np.minimum(weights, 3)], 0.0) * (weights > 0)
-    return kept / total + (total - kept.sum()) / total * floor
+    taken = discounts[np.minimum(weights, 3)]
+    return (weights - taken) / total + taken.sum() / total * floor
 
 
 def single_discounts(

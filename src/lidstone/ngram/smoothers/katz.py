@@ -135,14 +135,18 @@ def _fill(first, suffixes, counts, totals, factors, start, stop, events, full, r
         children = range(first[history], first[history + 1])
         if len(children) == 0:
             continue
-        seen, kept, lower = 0, 0.0, 0.0
+        seen, taken = 0, 0.0
+        rest, carry = 1.0, 0.0  # of the order below, after what it gives to the words seen; summed with compensation
         for child in children:
             seen += counts[child]
-            kept += counts[child] * factors[min(counts[child], most)]
-            lower += full[suffixes[child]]
-        discounted = len(children) < events and 1 - lower > NOTHING
-        total = totals[history] + (kept == totals[history]) if discounted else seen
-        backoffs[history] = (1 - kept / total) / (1 - lower) if discounted else 0.0
+            taken += counts[child] * (1 - factors[min(counts[child], most)])
+            term = full[suffixes[child]] + carry
+            carry = term - (rest - (rest - term))
+            rest -= term
+        discounted = len(children) < events and rest > NOTHING
+        left = totals[history] - seen + taken  # thresholds may have dropped some
+        total = totals[history] + (left == 0) if discounted else seen
+        backoffs[history] = max(left, left == 0) / total / rest if discounted else 0.0
         for child in children:
             factor = factors[min(counts[child], most)] if discounted else 1.0
             full[child] = counts[child] * factor / total
