@@ -75,7 +75,7 @@ def test_a_vocabulary_without_strings_comes_back(tmp_path):
 
 def test_settings_in_the_signature_survive(tmp_path):
     smoother = ModifiedKneserNey(fallback=(0.5, 1.0, 1.5))
-    with pytest.warns(UserWarning, match="fallback discounts"):
+    with pytest.warns(UserWarning, match="uses its fallback"):
         table = smoother.fit(counts_of())
     save(table, tmp_path / "t")
     assert load(tmp_path / "t").signature["parameters"]["fallback"] == [0.5, 1.0, 1.5]

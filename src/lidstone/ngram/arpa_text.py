@@ -33,31 +33,13 @@ def write_arpa(table: BackoffTable, path: str | Path, tokens: Sequence[str] | No
     `<unk>`, ids that cannot be predicted not at all, a probability of zero as -99.
     """
     strings = _strings(table.vocab, tokens)
-    probs = node_probs(table)
     with _open_for_writing(path) as file:
         file.write(_head(table))
         for order in range(1, table.order + 1):
             file.write(f"\n\\{order}-grams:\n".encode())
             for nodes in _blocks(table, order):
-                file.write(_lines(table, probs, strings, nodes, order))
+                file.write(_lines(table, strings, nodes, order))
         file.write(b"\n\\end\\\n")
-
-
-def node_probs(table: BackoffTable) -> NDArray[np.float64]:
-    """p(w|h) of every n-gram hw of the trie, one per node; zero for `<s>`.
-
-    >>> from lidstone.ngram.counts import count
-    >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
-    >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
-    >>> node_probs(table).round(3).tolist()     # 0, 1, 2, <s>; 1 0, 1 2, 2 0, <s> 1
-    [0.333, 0.333, 0.333, 0.0, 0.4, 0.4, 0.5, 0.6]
-    """
-    trie = table.trie
-    probs = np.concatenate([table.base, [0.0], table.rows[trie.levels[1] :]])
-    for order in range(2, trie.order + 1):
-        level = trie.level(order)
-        probs[level] += table.backoffs[trie.parents[level]] * probs[trie.suffixes[level]]
-    return probs
 
 
 def _strings(vocab: Vocabulary, tokens: Sequence[str] | None) -> list[str]:
@@ -101,12 +83,10 @@ def _blocks(table: BackoffTable, order: int) -> Iterator[NDArray[np.integer]]:
     yield from np.array_split(nodes, range(_BLOCK, len(nodes), _BLOCK))
 
 
-def _lines(
-    table: BackoffTable, probs: NDArray[np.float64], strings: list[str], nodes: NDArray[np.integer], order: int
-) -> bytes:
+def _lines(table: BackoffTable, strings: list[str], nodes: NDArray[np.integer], order: int) -> bytes:
     columns = [map(strings.__getitem__, column.tolist()) for column in _words(table.trie, nodes, order)]
     ngrams = map(" ".join, zip(*columns, strict=True))
-    logprobs = map("%.7g".__mod__, _log10(probs[nodes]).clip(max=0.0).tolist())
+    logprobs = map("%.7g".__mod__, _log10(table.probs[nodes]).clip(max=0.0).tolist())
     if order == table.order:
         lines = map("\t".join, zip(logprobs, ngrams, strict=True))
     else:

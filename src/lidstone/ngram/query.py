@@ -1,7 +1,7 @@
-"""The compiled kernels behind `BackoffTable`: walk from a history's node down its suffix links.
+"""The compiled kernels behind `BackoffTable`.
 
-If a history has a child for a word, the suffix of the history has one too, and it is the child's own suffix link. So
-one search per order fails at most until one succeeds, and from there on all is following links.
+One word after one history: walk from the history's node down its suffix links, adding up rows. Whole streams: with the
+full p(w|h) of every n-gram at hand, the longest n-gram that matches is all there is to find, as in KenLM.
 """
 
 from __future__ import annotations
@@ -13,75 +13,99 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.trie import find_child
+from lidstone.ngram.trie import Trie, find_child
 
 PARALLEL_FROM = 200_000
 
 
-def score_stream(arrays: tuple[NDArray, ...], stream: NDArray[np.int32]) -> NDArray[np.float64]:
+def score_stream(
+    trie: Trie, probs: NDArray[np.float64], backoffs: NDArray[np.float64], stream: NDArray[np.int32]
+) -> NDArray[np.float64]:
     """Log-probabilities of all tokens of a stream but its `<s>`; long streams are shared among threads."""
-    starts = np.flatnonzero(stream == len(arrays[-1]))
+    starts = np.flatnonzero(stream == trie.vocab_size)
     jobs = min(os.cpu_count() or 1, 8) if len(stream) >= PARALLEL_FROM else 1
     cuts = [*starts[np.linspace(0, len(starts), jobs, endpoint=False).astype(int)], len(stream)] if len(starts) else []
+    arrays = (trie.first, trie.words, trie.suffixes, probs, backoffs)
     with ThreadPoolExecutor(jobs) as pool:
-        parts = pool.map(lambda i: _score(*arrays, stream[cuts[i] : cuts[i + 1]]), range(len(cuts) - 1))
+        parts = pool.map(
+            lambda i: _score(*arrays, trie.vocab_size, stream[cuts[i] : cuts[i + 1]]), range(len(cuts) - 1)
+        )
         return np.concatenate([np.empty(0), *parts])
 
 
 @njit(cache=True, nogil=True)
-def _score(first, words, suffixes, rows, backoffs, base, stream):  # type: ignore[no-untyped-def]
-    bos, inner = len(base), len(backoffs)
+def _score(first, words, suffixes, probs, backoffs, bos, stream):  # type: ignore[no-untyped-def]
     logprobs = np.empty(len(stream))
-    end, state = 0, -1
+    end, state = 0, np.int64(-1)
     for word in stream:
         if word == bos:
-            state = bos
+            state = np.int64(bos)
             continue
-        probability, child = _word_prob(first, words, suffixes, rows, backoffs, base, state, word)
+        weight, longest = 1.0, np.int64(-1)
+        while longest < 0 and 0 <= state < len(backoffs):
+            longest = np.int64(find_child(first, words, state, word))
+            if longest < 0:
+                weight *= backoffs[state]
+                state = np.int64(suffixes[state])
+        if longest < 0:
+            longest = np.int64(word)
+        probability = weight * probs[longest]
         logprobs[end] = np.log(probability) if probability > 0 else -np.inf
         end += 1
-        state = child if child < inner else suffixes[child]
+        state = longest if longest < len(backoffs) else np.int64(suffixes[longest])
     return logprobs[:end].copy()
 
 
 @njit(cache=True, nogil=True)
-def _word_prob(first, words, suffixes, rows, backoffs, base, state, word):  # type: ignore[no-untyped-def]
-    """p(word | state), and the node of the longest n-gram that ends here."""
-    probability, weight = 0.0, 1.0
-    child = longest = np.int64(-1)
-    while state >= 0 and state < len(backoffs):
-        child = suffixes[child] if child >= 0 else find_child(first, words, state, word)
-        if child >= 0:
-            probability += weight * rows[child]
-            if longest < 0:
-                longest = child
-        weight *= backoffs[state]
-        state = suffixes[state]
-    return probability + weight * base[word], longest if longest >= 0 else np.int64(word)
+def full_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
+    """p(w|h) of every n-gram hw, one per node, lower orders first; zero for `<s>`.
+
+    If h w is a node, so is the same without its oldest word: the suffix link, whose p is known by then.
+    """
+    probs = np.empty(len(rows))
+    probs[: len(base)] = base
+    probs[len(base)] = 0.0
+    for history in range(len(backoffs)):
+        for node in range(first[history], first[history + 1]):
+            probs[node] = max(rows[node] + backoffs[history] * probs[suffixes[node]], 0.0)
+    return probs
 
 
 @njit(cache=True, nogil=True)
 def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  # type: ignore[no-untyped-def]
-    """p(target | state) for each pair."""
+    """p(target | state) for each pair.
+
+    If a history has a child for a word, so has its suffix: the child's own suffix link. So after the first child found
+    all is following links.
+    """
     out = np.empty(len(states))
     for i in range(len(states)):
-        out[i] = _word_prob(first, words, suffixes, rows, backoffs, base, states[i], targets[i])[0]
+        probability, weight, state, child = 0.0, 1.0, np.int64(states[i]), np.int64(-1)
+        while 0 <= state < len(backoffs):
+            child = np.int64(suffixes[child] if child >= 0 else find_child(first, words, state, targets[i]))
+            if child >= 0:
+                probability += weight * rows[child]
+            weight *= backoffs[state]
+            state = np.int64(suffixes[state])
+        out[i] = max(probability + weight * base[targets[i]], 0.0)
     return out
 
 
 @njit(cache=True, nogil=True)
 def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # type: ignore[no-untyped-def]
-    """out[i] = the whole distribution after states[i]."""
+    """out[i] = the whole distribution after states[i]: the base, then each order's rows, the lowest first."""
+    chain, weights = np.empty(8, np.int64), np.empty(9)
     for i in range(len(states)):
-        weight, state = 1.0, states[i]
-        while state >= 0:
-            weight *= backoffs[state]
-            state = suffixes[state]
+        depth, state = 0, np.int64(states[i])
+        weights[0] = 1.0
+        while 0 <= state < len(backoffs):
+            chain[depth] = state
+            weights[depth + 1] = weights[depth] * backoffs[state]
+            state = np.int64(suffixes[state])
+            depth += 1
         for word in range(len(base)):
-            out[i, word] = weight * base[word]
-        weight, state = 1.0, states[i]
-        while state >= 0:
-            for child in range(first[state], first[state + 1]):
-                out[i, words[child]] += weight * rows[child]
-            weight *= backoffs[state]
-            state = suffixes[state]
+            out[i, word] = weights[depth] * base[word]
+        for level in range(depth - 1, -1, -1):
+            for child in range(first[chain[level]], first[chain[level] + 1]):
+                value = out[i, words[child]] + weights[level] * rows[child]
+                out[i, words[child]] = max(value, 0.0)  # rounding may leave a tiny negative number

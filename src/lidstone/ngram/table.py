@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,20 @@ class BackoffTable:
         """n; histories have at most n-1 words."""
         return self.trie.order
 
+    @cached_property
+    def probs(self) -> NDArray[np.float64]:
+        """p(w | h) in full of every n-gram hw of the trie, one per node; zero for `<s>`.
+
+        >>> from lidstone.ngram.counts import count
+        >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
+        >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
+        >>> table.probs.round(3).tolist()    # 0, 1, 2, <s>; 1 0, 1 2, 2 0, <s> 1
+        [0.333, 0.333, 0.333, 0.0, 0.4, 0.4, 0.5, 0.6]
+        """
+        trie = self.trie
+        probs: NDArray[np.float64] = query.full_probs(trie.first, trie.suffixes, self.rows, self.backoffs, self.base)
+        return probs
+
     def prob(self, histories: Iterable[History]) -> NDArray[np.float64]:
         """The whole distribution after each history: (histories, V).
 
@@ -104,7 +119,7 @@ class BackoffTable:
         Ids that cannot be predicted (padding) are passed over and get no entry.
         """
         tokens = np.ascontiguousarray(self.vocab.check_ids(ids), np.int32)
-        return query.score_stream(self._arrays, sentence_stream(tokens, self.vocab))
+        return query.score_stream(self.trie, self.probs, self.backoffs, sentence_stream(tokens, self.vocab))
 
     def perplexity(self, sentences: Sentences) -> Perplexity:
         """Exp of the mean negative log-probability per token, ends of sentences included."""
