@@ -1,6 +1,7 @@
 """Recipes: what is accepted, what is refused and in which words."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ pytest.importorskip("pydantic")
 
 from lidstone.errors import RecipeError
 from lidstone.experiment.config import SMOKE, load_recipe, make_recipe, recipe_names
-from lidstone.experiment.sections import Model
+from lidstone.experiment.sections import Corpus, Evaluation, Model, Regularizer, Schedule, Sweep, Tokenizer, Training
 from lidstone.training.architectures import ModelSpec
 
 LM = {"task": "lm", "corpus": {"name": "embedded"}}
@@ -280,3 +281,11 @@ def test_an_unknown_recipe_is_answered_with_the_nearest_name():
 
 def test_packaged_recipes_go_by_either_spelling():
     assert load_recipe("wikitext2-small.yaml") == load_recipe("wikitext2_small")
+
+
+def test_the_documentation_has_every_key_and_every_recipe():
+    text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+    sections = (Corpus, Tokenizer, Model, Regularizer, Schedule, Training, Evaluation, Sweep)
+    keys = {key for section in sections for key in section.model_fields}
+    assert [key for key in sorted(keys) if f"| `{key}` |" not in text] == []
+    assert [name for name in recipe_names() if f"| `{name}` |" not in text] == []
