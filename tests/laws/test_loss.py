@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fit, fitted, make_text
 
+from lidstone.ngram.arpa import read_arpa, write_arpa
 from lidstone.ngram.counts import count
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 from lidstone.regularizer.reference import dense_loss, dense_target, histories_of
+from lidstone.text.vocabulary import Vocabulary
 
 COMBINATIONS = list(itertools.product(("exact", "published"), ("token", "ngram")))
 HOLE, UNSEEN, PAD, EOS, BOS = -100, 7, 0, VOCAB.eos, VOCAB.bos
@@ -115,6 +117,19 @@ def test_a_table_on_a_trie_of_its_own(name, order, combination, labels):
     form, empirical = combination
     options = {"gamma_plus": 0.5, "gamma_minus": 0.5, "form": form, "empirical": empirical}
     check(table, counted(order), TEXT, labels, **options)
+
+
+@pytest.mark.parametrize(("form", "empirical"), COMBINATIONS)
+@pytest.mark.parametrize("thresholds", [None, (0, 0, 1)])
+def test_a_table_from_an_arpa_file(tmp_path, thresholds, form, empirical):
+    """Written, read back, and split against the counts of the whole text: pruned n-grams are on one trie only."""
+    named = Vocabulary(size=8, eos=1, unpredictable=(0,), tokens=("<pad>", "</s>", *"abcdef"))
+    table = fit("kneser-essen-ney", count(TEXT, named, 3, thresholds=thresholds))
+    write_arpa(table, tmp_path / "model.arpa")
+    read = read_arpa(tmp_path / "model.arpa", named)
+    labels = [[*TEXT[0], EOS, *TEXT[1], EOS]]
+    options = {"gamma_plus": 0.4, "gamma_minus": 0.7, "form": form, "empirical": empirical}
+    check(read, count(TEXT, named, 3), TEXT, labels, **options)
 
 
 @settings(deadline=None, max_examples=60)

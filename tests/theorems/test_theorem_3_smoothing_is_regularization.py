@@ -18,8 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, corpus_positions, counted, empirical, fitted
 
+from lidstone.ngram.counts import count, count_text
+from lidstone.ngram.smoothers.add_lambda import AddLambda
+from lidstone.ngram.smoothers.registry import get_smoother
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 from lidstone.regularizer.reference import dense_target
+from lidstone.regularizer.split import full_probabilities, split, whole_ngrams
+from lidstone.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no lower bound")
 CASES = pytest.mark.parametrize(("name", "order"), [*itertools.product(SMOOTHERS, ORDERS)])
@@ -190,6 +195,46 @@ class TestThePublishedForm:
         """In nats per token of this text KL(p~ || q*) is from 0.00007 to 0.18; in the exact form it is zero."""
         corpus, table = corpora[order], fitted(name, order)
         assert corpus.mean(divergence(corpus.smoothed(table), self.optimum(corpus, table))) > 5e-5
+
+    def test_worked_out_for_one_history(self):
+        """After h came w, w, v; three more words exist. Add-1/2: p~ = (1, 1, 1, 5, 3)/11, Z = 3/11.
+
+        Z p+ = 1/11 for each of the three, Z p- = (7/33, 2/33) for w and v; so 1 + 2Z = 17/11 and
+        q* = (1/17, 1/17, 1/17, 29/51, 13/51): w keeps 0.569, where p~ has 0.455 and p had 0.667.
+        """
+        vocab = Vocabulary(size=5, eos=0)  # h is 2, w is 3, v is 4
+        counts = count([[2, 3], [2, 3], [2, 4]], vocab, 2)
+        smoothed = torch.tensor(AddLambda(lam=0.5).fit(counts).prob([[2]])[0])
+        p = torch.tensor([0, 0, 0, 2 / 3, 1 / 3], dtype=torch.float64)
+        torch.testing.assert_close(smoothed, torch.tensor([1, 1, 1, 5, 3], dtype=torch.float64) / 11)
+        best = (p + (smoothed - p).abs()) / (1 + (smoothed - p).abs().sum())
+        torch.testing.assert_close(best, torch.tensor([3, 3, 3, 29, 13], dtype=torch.float64) / 51)
+
+    @pytest.mark.parametrize(
+        ("name", "order", "z", "kl"),
+        [
+            ("jelinek-mercer", 2, 0.1976, 0.0187),
+            ("kneser-essen-ney", 2, 0.1815, 0.1039),
+            ("kneser-essen-ney", 3, 0.4831, 0.3093),
+        ],
+    )
+    def test_on_wikitext(self, data_dir, name, order, z, kl):
+        """On the words of WikiText-2; sparse, for p + |p~ - p| is max(p~, 2p - p~) where seen and p~ elsewhere."""
+        counts = count_text(data_dir / "wikitext-2" / "wiki.train.tokens.xz", order)
+        parts = split(get_smoother(name).fit(counts), counts)
+        trie = parts.table.trie
+        nodes = whole_ngrams(trie)
+        histories, p, smoothed = trie.parents[nodes], parts.empirical, full_probabilities(parts.table)[nodes]
+
+        def summed(values):
+            return np.bincount(histories, values, trie.inner)
+
+        weights = np.where(summed(p) > 0, counts.totals, 0) / counts.tokens
+        moved = summed(parts.minus)
+        away = np.log1p(2 * moved) + summed(smoothed * np.log(smoothed / np.maximum(smoothed, 2 * p - smoothed)))
+        assert weights.sum() == pytest.approx(1)
+        assert weights @ moved == pytest.approx(z, abs=1e-4)
+        assert weights @ away == pytest.approx(kl, abs=1e-4)
 
 
 class TestBounds:
