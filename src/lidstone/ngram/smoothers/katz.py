@@ -131,20 +131,23 @@ def _back_off(counts: Counts, order: int, factors: Floats, full: Floats, rows: F
 @njit(cache=True, nogil=True)
 def _fill(first, suffixes, counts, totals, factors, start, stop, events, full, rows, backoffs):  # type: ignore[no-untyped-def]
     most = len(factors) - 1
+    taken_off = np.arange(most + 1) * (1 - factors)  # what a count of r gives away; above k, nothing
+    often = np.zeros(most + 1, np.int64)
     for history in range(start, stop):
         children = range(first[history], first[history + 1])
         if len(children) == 0:
             continue
-        seen, taken = 0, 0.0
+        seen = 0
+        often[:] = 0
         rest, carry = 1.0, 0.0  # of the order below, after what it gives to the words seen; summed with compensation
         for child in children:
             seen += counts[child]
-            taken += counts[child] * (1 - factors[min(counts[child], most)])
+            often[min(counts[child], most)] += 1
             term = full[suffixes[child]] + carry
             carry = term - (rest - (rest - term))
             rest -= term
         discounted = len(children) < events and rest > NOTHING
-        left = totals[history] - seen + taken  # thresholds may have dropped some
+        left = totals[history] - seen + (often * taken_off).sum()  # thresholds may have dropped some
         total = totals[history] + (left == 0) if discounted else seen
         backoffs[history] = max(left, left == 0) / total / rest if discounted else 0.0
         for child in children:
