@@ -16,9 +16,11 @@ pytest.importorskip("sacremoses")
 
 from lidstone.errors import DataError, FileFormatError, RecipeError, TextError
 from lidstone.experiment import prepared as storage
+from lidstone.experiment.catalogue import read_corpus
 from lidstone.experiment.config import load_recipe, make_recipe
 from lidstone.experiment.data import prepare_corpus
 from lidstone.experiment.pipeline import TextPipeline
+from lidstone.experiment.sections import Corpus
 from lidstone.text.merges import learn_merges
 
 
@@ -312,6 +314,40 @@ def test_a_corpus_that_is_not_here_is_answered_with_how_to_get_it():
     with pytest.raises(DataError, match="multi30k is not here") as caught:
         prepare_corpus(load_recipe("wmt14_ende_small"))
     assert "lidstone data get multi30k" in caught.value.hint
+
+
+def test_a_corpus_that_cannot_be_fetched_is_not_said_to_be():
+    with pytest.raises(DataError, match="tatoeba is not here") as caught:
+        prepare_corpus(make_recipe({"task": "lm", "corpus": {"name": "tatoeba"}}))
+    assert caught.value.hint == "set LIDSTONE_DATA to a folder of corpora"
+
+
+def test_tatoeba_keeps_translations_of_one_sentence_together(tmp_path, monkeypatch):
+    folder = tmp_path / "data" / "tatoeba-de-en"
+    folder.mkdir(parents=True)
+    lines = [f"Sentence {n}.\tSatz {n}, {variant}." for n in range(300) for variant in "ab"]
+    write(folder / "deu-eng.2018-05-13.tsv", lines)
+    monkeypatch.setenv("LIDSTONE_DATA", str(tmp_path / "data"))
+    raw = read_corpus(Corpus(name="tatoeba"), "mt")
+    english = [{target for _, target in part} for part in (raw.train, raw.valid, raw.test)]
+    assert [len(part) for part in (raw.train, raw.valid, raw.test)] == [2 * len(side) for side in english]
+    assert english[0].isdisjoint(english[1] | english[2])
+    assert raw.train[0] == ("Satz 0, a.", "Sentence 0.")
+
+
+def test_wmt14_is_read_from_the_files_of_its_archives(tmp_path, monkeypatch):
+    folder = tmp_path / "data" / "wmt14-en-de"
+    folder.mkdir(parents=True)
+    for language in ("en", "de"):
+        for stem in ("europarl-v7", "commoncrawl", "news-commentary-v12"):
+            write(folder / f"{stem}.de-en.{language}", [f"{stem} {language}"] * 100)
+    write(folder / "newstest2014-deen-src.en.sgm", ['<seg id="1">One – two</seg>'])
+    write(folder / "newstest2014-deen-ref.de.sgm", ['<seg id="1">Eins – zwei</seg>'])
+    monkeypatch.setenv("LIDSTONE_DATA", str(tmp_path / "data"))
+    prepared = prepare_corpus(load_recipe("wmt14_ende", ["tokenizer.merges=20", "corpus.normalize=false"]))
+    assert [len(prepared.train), len(prepared.valid), len(prepared.test)] == [297, 3, 1]
+    assert prepared.test.references == ("Eins – zwei",)
+    assert prepared.shared_vocabulary
 
 
 def test_an_unknown_corpus_is_answered_with_the_nearest_name():

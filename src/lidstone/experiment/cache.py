@@ -56,12 +56,14 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def _put_in_place(made: Path, folder: Path) -> None:
     """Rename; what was there before makes room at the last moment."""
-    if folder.exists():
+    try:
+        made.replace(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
             folder.replace(Path(aside) / "old")
             made.replace(folder)
-    else:
-        made.replace(folder)
 
 
 def _platform_cache() -> Path:

@@ -16,6 +16,7 @@ from lidstone.experiment.cache import corpus_roots
 from lidstone.experiment.cleaning import Sample
 from lidstone.experiment.explain import nearest
 from lidstone.experiment.sections import Corpus, Files
+from lidstone.experiment.sources import DATASETS
 from lidstone.text.corpora import embedded_corpus, read_lines, split_sentences
 
 _ENDINGS = ("", ".xz", ".gz", ".zst", ".bz2")
@@ -71,9 +72,10 @@ def aligned(texts: Sequence[Iterable[str]], names: Sequence[str]) -> list[Sample
 def _required(data: str, folder: str, name: str) -> Path:
     path = find_file(folder, name)
     if path is None:
+        fetch = f"run: lidstone data get {data}; or " if data in DATASETS else ""
         raise DataError(
             f"the corpus {data} is not here: no {folder}/{name}",
-            hint=f"run: lidstone data get {data}; or set LIDSTONE_DATA to a folder of corpora",
+            hint=f"{fetch}set LIDSTONE_DATA to a folder of corpora",
         )
     return path
 

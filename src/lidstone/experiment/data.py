@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared
     """
     raw = read_corpus(recipe.corpus, recipe.task)
     if raw.edition.startswith("tokenized"):
-        log.warning("%s: %s", recipe.corpus.name, raw.edition)
+        _announce(f"{recipe.corpus.name}: {raw.edition}")
     key = _key(recipe, raw)
     folder = Path(output) if output is not None else cache_root() / "prepared" / key
     if (folder / "manifest.json").exists():
@@ -57,6 +58,12 @@ def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared
         except FileFormatError as error:
             log.warning("%s", error.message)
     return _prepare(recipe, raw, key, folder)
+
+
+@cache
+def _announce(message: str) -> None:
+    """Say something once per process."""
+    log.warning(message)
 
 
 def _key(recipe: Recipe, raw: RawCorpus) -> str:
@@ -275,6 +282,6 @@ def _facts(split: Split, dropped: int) -> dict[str, Any]:
         "dropped": dropped,
         "tokens": tokens,
         "words": int(split.words.sum()),
-        "longest": int(split.target.lengths.max()),
+        "longest": max(int(side.lengths.max()) for side in (split.target, split.source) if side is not None),
         "sha256": split.sha256,
     }
