@@ -193,13 +193,6 @@ def test_text_output_carries_its_signature(tiny):
     assert run("count", "-", "-n", 1, "-o", tiny / "d", stdin="a\n").stdout.splitlines()[-1].startswith("order:1|")
 
 
-def test_demo_compares_every_smoother():
-    results = answer("demo", "--smoke")["results"]
-    assert {row["smoother"] for row in results} == set(ld.smoother_names())
-    assert [row["perplexity"] for row in results] == sorted(row["perplexity"] for row in results)
-    assert "OOV" in run("demo", "--smoke", "--order", 2).stdout
-
-
 @pytest.mark.slow
 def test_two_processes_that_write_one_file_leave_one_whole_file(tmp_path):
     texts = [_write(tmp_path / f"text{i}", f"{word} {word}\n") for i, word in enumerate(("left", "right"))]
