@@ -11,11 +11,8 @@ from lidstone.cli.inputs import JSON, MODEL, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from lidstone.ngram.counts import Counts
-    from lidstone.ngram.table import BackoffTable
+    from lidstone.regularizer.explain import Explanation
     from lidstone.text.vocabulary import Vocabulary
 
 COLUMNS = ("p", "p~", "p+", "p-")
@@ -33,23 +30,12 @@ def explain(
     Words come in the order of the larger of p and p~.
     """
     from lidstone.ngram.storage import load_counts
+    from lidstone.regularizer.explain import explain as explain_history
 
     model, counted = read_table(table), load_counts(counts)
-    check_pair(model, counted)
-    ids = encode_history(history, model.vocab, model.order)
-    facts = explanation(model, counted, ids, number)
-    facts = {"history": history, **facts, "signature": table_signature(model)}
+    found = explain_history(model, counted, encode_history(history, model.vocab, model.order))
+    facts = {"history": history, **explanation(found, counted, number), "signature": table_signature(model)}
     print_json(facts) if as_json else _print(facts)
-
-
-def check_pair(table: BackoffTable, counts: Counts) -> None:
-    """Refuse counts of another vocabulary, and counts that no longer give the empirical distribution."""
-    table.require(counts.vocab)
-    if any(counts.thresholds):
-        raise InputError(
-            f"counts with thresholds {list(counts.thresholds)} do not give the empirical distribution",
-            hint="count again without --threshold; the table may be fitted with them",
-        )
 
 
 def encode_history(text: str, vocab: Vocabulary, order: int) -> list[int]:
@@ -66,43 +52,19 @@ def encode_history(text: str, vocab: Vocabulary, order: int) -> list[int]:
     return [*start, *map(int, vocab.encode(words[len(start) :]))]
 
 
-def explanation(table: BackoffTable, counts: Counts, history: list[int], number: int) -> dict[str, Any]:
+def explanation(found: Explanation, counts: Counts, number: int) -> dict[str, Any]:
     """Z and the leading words with their c, p, p~, p+ and p-; of an unseen history only p~ is defined."""
-    import numpy as np
+    from lidstone.regularizer.explain import followers_of
 
-    followers = followers_of(counts, history)
-    smoothed = table.prob([history])[0]
-    total = int(followers.sum())
-    empirical = followers / max(total, 1)
-    plus, minus = np.maximum(smoothed - empirical, 0), np.maximum(empirical - smoothed, 0)
-    z = float(minus.sum()) if total else None
-    columns = [empirical, smoothed, plus / z if z else plus, minus / z if z else minus]
-    leading = np.argsort(-np.maximum(empirical, smoothed), kind="stable")[:number]
-    words = [_row(counts.vocab, int(word), followers, columns, total > 0) for word in leading]
-    return {"count": total, "z": z, "words": words}
-
-
-def followers_of(counts: Counts, history: list[int]) -> NDArray[np.int64]:
-    """How often each word follows a history: (V,)."""
-    import numpy as np
-
-    if not history:
-        return counts.counts[: counts.vocab.size]
-    followers = np.zeros(counts.vocab.size, np.int64)
-    node = counts.trie.find(history)
-    if node >= 0:
-        children = counts.trie.children(node)
-        followers[counts.trie.words[children]] = counts.counts[children]
-    return followers
-
-
-def _row(
-    vocab: Vocabulary, word: int, followers: NDArray[np.int64], columns: list[NDArray[np.float64]], seen: bool
-) -> dict[str, Any]:
-    values: dict[str, float | None] = {name: float(column[word]) for name, column in zip(COLUMNS, columns, strict=True)}
-    if not seen:
-        values |= {"p": None, "p+": None, "p-": None}
-    return {"word": vocab.tokens[word] if vocab.tokens else str(word), "c": int(followers[word]), **values}
+    seen, vocab = found.count > 0, counts.vocab
+    followers = followers_of(counts, found.history)
+    words = []
+    for word in found.leading(number).tolist():
+        values = {"p": found.p[word], "p~": found.smoothed[word], "p+": found.plus[word], "p-": found.minus[word]}
+        numbers = {name: float(value) if seen or name == "p~" else None for name, value in values.items()}
+        string = vocab.tokens[word] if vocab.tokens else str(word)
+        words.append({"word": string, "c": int(followers[word]), **numbers})
+    return {"count": found.count, "z": found.z if seen else None, "words": words}
 
 
 def _print(facts: dict[str, Any]) -> None:

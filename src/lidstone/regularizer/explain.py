@@ -63,11 +63,15 @@ class Explanation:
     """Z, the mass that smoothing moves; 0 where c(h) = 0, for there is nothing to move"""
 
     def top(self, number: int, tokens: Tokens | None = None) -> list[Row]:
-        """The words that matter most: by the larger of p and p~, then by how far they move, then by id."""
-        largest, moved = np.maximum(self.p, self.smoothed), np.abs(self.smoothed - self.p)
-        leading = np.lexsort((-moved, -largest))[:number]
+        """The words that matter most, with their probabilities."""
         columns = (self.p, self.smoothed, self.plus, self.minus)
+        leading = self.leading(number)
         return [Row(_name(word, tokens), *(float(column[word]) for column in columns)) for word in leading]
+
+    def leading(self, number: int) -> NDArray[np.int64]:
+        """Their ids: by the larger of p and p~, then by how far they move, then by id."""
+        largest, moved = np.maximum(self.p, self.smoothed), np.abs(self.smoothed - self.p)
+        return np.lexsort((-moved, -largest))[:number]
 
 
 def explain(table: BackoffTable, counts: Counts, history: Sequence[int]) -> Explanation:
