@@ -1,0 +1,49 @@
+"""`lidstone generate`: sentences drawn from a trained language model."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lidstone.cli.console import print_json
+from lidstone.cli.evaluate import RUN
+from lidstone.cli.inputs import JSON
+
+
+def generate(
+    run: RUN,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEXT]", help="Prompts, one a line; - is standard input, which is read if piped."),
+    ] = None,
+    number: Annotated[int, typer.Option("--number", "-N", min=1, help="Sentences per prompt.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same sentences.")] = 0,
+    temperature: Annotated[float, typer.Option(min=0.01, help="Below 1 is safer, above 1 wilder.")] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest tokens; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="The most new tokens.")] = 100,
+    as_json: JSON = False,
+) -> None:
+    """Continue each prompt to the end of its sentence; without prompts, begin at the start of one."""
+    from lidstone.experiment.apply import continue_prompt
+    from lidstone.experiment.run import quiet_transformers
+    from lidstone.experiment.saved import load_saved
+
+    quiet_transformers()
+    saved = load_saved(run, task="lm")
+    for prompt in _prompts(text):
+        options = {"number": number, "seed": seed, "temperature": temperature, "top_k": top_k, "limit": limit}
+        found = continue_prompt(saved, prompt, **options)  # type: ignore[arg-type]
+        if as_json:
+            print_json({"prompt": prompt, "sentences": found, **options})
+        else:
+            print("\n".join(found))
+
+
+def _prompts(text: str | None) -> list[str]:
+    from lidstone.text.corpora import read_lines
+
+    if text is None and sys.stdin.isatty():
+        return [""]
+    return list(read_lines(text or "-")) or [""]

@@ -1,0 +1,83 @@
+"""`lidstone train`: from a recipe to `runs/<id>/run.json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lidstone.cli.console import print_json, print_table, say
+from lidstone.cli.inputs import JSON
+
+if TYPE_CHECKING:
+    from lidstone.experiment.config import Recipe
+    from lidstone.experiment.run import Run
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of one of lidstone's.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.seed=2.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Train only this method of the recipe; may be given again.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed, as --set training.seed=N.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")] = Path("runs"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was cut short.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard files into the run's folder.")
+    ] = False,
+    as_json: JSON = False,
+) -> None:
+    """Train a recipe's method, or each of them in turn, and record it; a run that is complete is not done again."""
+    from lidstone.experiment.config import load_recipe
+    from lidstone.experiment.run import train as run_recipe
+    from lidstone.training.arguments import process_rank
+
+    overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
+    loaded = load_recipe(recipe, overrides)
+    runs = []
+    for one in chosen(loaded, method or ()):
+        done = run_recipe(one, output, resume=resume, tensorboard=tensorboard)
+        if process_rank() == 0:
+            runs.append(done)
+            print_json(summary(done)) if as_json else _announce(done)
+    if runs and not as_json:
+        _print(runs)
+
+
+def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:
+    """The recipes to train: the named methods; else the regularizer, if one is set; else all methods."""
+    if not names and recipe.regularizer.kind != "none":
+        return [recipe.model_copy(update={"methods": ()})]
+    return [recipe.method(name) for name in names or recipe.method_names]
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """What is worth a line of JSON; the rest is in run.json."""
+    keys = ("id", "task", "name", "method", "seed", "signature", "metrics", "cost")
+    return {"run": str(run.folder), "computed": run.computed, **{key: run.record[key] for key in keys}}
+
+
+def _announce(run: Run) -> None:
+    say(f"{run.record['name']}: {'trained' if run.computed else 'complete already'}, {run.folder}")
+
+
+def _print(runs: list[Run]) -> None:
+    score = {"lm": "perplexity", "mt": "bleu"}[runs[0].record["task"]]
+    rows = [_row(run.record, score) for run in runs]
+    print_table(["method", "run", "seed", f"valid {score}", f"test {score}", "seconds"], rows)
+    print(f"{runs[0].record['signature']['metric']}; {_denominator(runs[0].record)}")
+
+
+def _row(record: dict[str, Any], score: str) -> list[str]:
+    values = [record["metrics"][split].get(score) for split in ("valid", "test")]
+    shown = ["-" if value is None else f"{value:.2f}" for value in values]
+    return [record["name"], record["id"], str(record["seed"]), *shown, f"{record['cost']['train_seconds']:.0f}"]
+
+
+def _denominator(record: dict[str, Any]) -> str:
+    test = record["metrics"]["test"]
+    return f"test: {record['signature']['test_sentences']:,} sentences, {test['tokens']:,} tokens"

@@ -1,0 +1,171 @@
+"""Perplexity of neural models from token sums, sentence by sentence.
+
+    perplexity = exp(sum of -log q(token | what came before in its sentence) / number of tokens)
+
+Every token counts, and one end per sentence: tokens = pieces + sentences, as on the n-gram side. The model reads eos,
+then the sentence; it never sees the sentence before, so the figure does not depend on how training text was packed. A
+sentence longer than the model is scored in stretches, each with half the model's reach as context before it. Per
+word, the same sum is divided by words + sentences: tokenizations compare that way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+from lidstone.evaluation.batching import IGNORED, Ids, length_batches, padded, pieces
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Floats = NDArray[np.float64]
+Advance = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceScores:
+    """Negative log-likelihood (natural log) and tokens of each sentence, its end included.
+
+    >>> scores = SentenceScores(np.array([2.0, 4.0]), np.array([1, 2]))
+    >>> round(scores.loss, 4), round(scores.perplexity, 4), scores.tokens
+    (2.0, 7.3891, 3)
+    """
+
+    nll: Floats
+    lengths: NDArray[np.int64]
+
+    @property
+    def total(self) -> float:
+        """The sum of all negative log-likelihoods."""
+        return float(self.nll.sum())
+
+    @property
+    def tokens(self) -> int:
+        """The denominator: tokens and ends of sentences."""
+        return int(self.lengths.sum())
+
+    @property
+    def loss(self) -> float:
+        """Mean negative log-likelihood per token."""
+        return self.total / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity per token."""
+        return _exp(self.loss)
+
+    def word_perplexity(self, words: int) -> float:
+        """Perplexity per word, given the words of the text without ends of sentences."""
+        return _exp(self.total / (words + len(self.nll)))
+
+    def summary(self, words: int) -> dict[str, Any]:
+        """All of it as plain values, with the denominators."""
+        return {
+            "perplexity": self.perplexity,
+            "loss": self.loss,
+            "nll": self.total,
+            "tokens": self.tokens,
+            "words": words + len(self.nll),
+            "word_perplexity": self.word_perplexity(words),
+        }
+
+
+def score_sentences(
+    model: Any,
+    sentences: Sequence[Ids],
+    *,
+    eos: int,
+    limit: int | None = None,
+    batch_tokens: int = 4096,
+    advance: Advance = lambda amount: None,
+) -> SentenceScores:
+    """Score sentences of ids, given without eos, under a causal language model that reads up to `limit` tokens."""
+    rows = _stretches(sentences, eos, limit)
+    nll = np.zeros(len(sentences))
+    for batch in length_batches([len(inputs) for _, inputs, _ in rows], tokens=batch_tokens):
+        owners, inputs, labels = zip(*(rows[number] for number in batch), strict=True)
+        np.add.at(nll, list(owners), _row_nll(model, {"input_ids": padded(inputs, eos)}, padded(labels, IGNORED)))
+        advance(len(batch))
+    return SentenceScores(nll, np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64))
+
+
+def score_pairs(
+    model: Any,
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
+    *,
+    eos: int,
+    pad: int,
+    batch_tokens: int = 4096,
+    advance: Advance = lambda amount: None,
+) -> SentenceScores:
+    """Score targets, given without eos, under a translation model that reads their sources."""
+    nll = np.zeros(len(targets))
+    for batch in length_batches([len(target) + 1 for target in targets], tokens=batch_tokens):
+        inputs, labels = pair_inputs([sources[i] for i in batch], [targets[i] for i in batch], eos, pad)
+        nll[batch] = _row_nll(model, inputs, labels)
+        advance(len(batch))
+    return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
+
+
+def pair_inputs(
+    sources: Sequence[Ids], targets: Sequence[Ids], eos: int, pad: int
+) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.int64]]:
+    """What a translation model reads for some pairs, and the labels at the positions of its decoder.
+
+    >>> inputs, labels = pair_inputs([np.array([5])], [np.array([7, 8])], eos=2, pad=1)
+    >>> inputs["input_ids"].tolist(), inputs["decoder_input_ids"].tolist(), labels.tolist()
+    ([[5, 2]], [[2, 7, 8]], [[7, 8, 2]])
+    """
+    read = padded([np.append(source, eos) for source in sources], pad)
+    start = np.array([eos])
+    inputs = {
+        "input_ids": read,
+        "attention_mask": padded([np.ones(len(source) + 1, np.int64) for source in sources], 0),
+        "decoder_input_ids": padded([np.append(start, target) for target in targets], pad),
+    }
+    return inputs, padded([np.append(target, eos) for target in targets], IGNORED)
+
+
+def _stretches(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[tuple[int, Ids, Ids]]:
+    """(sentence, inputs, labels) of every stretch; context that is scored elsewhere is ignored."""
+    if not len(sentences):
+        raise InputError("there is nothing to score: no sentences", hint="give some text")
+    found = []
+    for number, sentence in enumerate(sentences):
+        whole = np.concatenate([[eos], sentence, [eos]])
+        length = len(sentence) + 1
+        for start, new, end in pieces(length, limit or length, (limit or 0) // 2):
+            labels = whole[start + 1 : end + 1].copy()
+            labels[: new - start] = IGNORED
+            found.append((number, whole[start:end], labels))
+    return found
+
+
+def _row_nll(model: Any, inputs: dict[str, NDArray[np.int64]], labels: NDArray[np.int64]) -> Floats:
+    import torch
+
+    device = next(model.parameters()).device
+    with torch.inference_mode():
+        logits = model(**{name: torch.from_numpy(array).to(device) for name, array in inputs.items()}).logits
+        losses = _token_nll(logits, torch.from_numpy(labels).to(device))
+    rows: Floats = losses.double().sum(-1).cpu().numpy()
+    return rows
+
+
+def _token_nll(logits: Tensor, labels: Tensor) -> Tensor:
+    """Per position, zero where the label is ignored; (batch, time)."""
+    from torch.nn.functional import cross_entropy
+
+    flat = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    return flat.view(labels.shape)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf

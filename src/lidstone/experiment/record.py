@@ -1,0 +1,104 @@
+"""`run.json`: everything a report needs of one run, and the id that names it.
+
+The id is the beginning of a hash of what decides the result: the recipe, the checksums of the data, the seed. So a run
+that is there already is found, not computed again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import platform
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from lidstone import __version__
+from lidstone.errors import FileFormatError
+from lidstone.experiment.config import Recipe
+from lidstone.experiment.prepared import Prepared
+from lidstone.experiment.sections import Regularizer
+from lidstone.files import atomic_write, write_text
+
+SCHEMA = 1
+SENTENCES = "sentences.json.gz"
+_NO_MATTER = ("sweep", "methods", "name")  # sections of a recipe that do not change what is trained
+
+
+def run_id(recipe: Recipe, prepared: Prepared) -> str:
+    """The first 12 hex digits of the hash of recipe, data and seed."""
+    config = recipe.to_dict()
+    for section in _NO_MATTER:
+        config.pop(section, None)
+    config["training"].pop("threads")
+    config["corpus"] = {split: prepared.signature[split] for split in ("train", "valid", "test")}
+    config["regularizer"].pop("name")
+    identity = json.dumps([SCHEMA, config, prepared.vocab.fingerprint], sort_keys=True)
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]
+
+
+def method_of(regularizer: Regularizer) -> dict[str, Any]:
+    """The method as reports group it."""
+    none = regularizer.kind == "none"
+    plus, minus = (None, None) if none else regularizer.strengths
+    own = regularizer.smoother is not None
+    return {
+        "kind": regularizer.kind,
+        "smoother": regularizer.smoother,
+        "parameters": regularizer.parameters,
+        "order": regularizer.order if own else None if none else 1,
+        "gamma_plus": plus,
+        "gamma_minus": minus,
+        "form": regularizer.form if own else None if none else "exact",
+        "empirical": regularizer.empirical if own else None if none else "token",
+        "schedule": regularizer.schedule.kind,
+    }
+
+
+def versions() -> dict[str, str]:
+    """What computed it."""
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("torch", "transformers", "numpy")}
+    return {"lidstone": __version__, **packages, "python": sys.version.split()[0], "platform": platform.platform()}
+
+
+def peak_memory() -> int:
+    """Most bytes this process has held: in main memory, or on the GPU where there is one."""
+    import torch
+
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]) -> None:
+    """Write the sentences, then `run.json`: where that is, the run is whole."""
+    with atomic_write(folder / SENTENCES) as temporary:
+        temporary.write_bytes(gzip.compress(json.dumps(sentences, ensure_ascii=False).encode(), mtime=0))
+    write_text(folder / "run.json", json.dumps(_finite(record), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """The record of a complete run, None if there is none."""
+    file = folder / "run.json"
+    if not file.is_file():
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FileFormatError(f"{file} is damaged: {error}", hint="delete the folder and train again") from error
+    return record if record.get("status") == "complete" else None
+
+
+def _finite(value: Any) -> Any:
+    """Without numbers that JSON cannot hold: a perplexity that overflows becomes null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

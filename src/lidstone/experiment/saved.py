@@ -1,0 +1,119 @@
+"""A trained model with all that is needed to use it: weights, vocabulary, merges, the search settings.
+
+model/  config.json  model.safetensors  ...      what `from_pretrained` of transformers reads
+        lidstone.json                            the task and how to search
+        target.json, source.json                 from text to ids and back
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
+from lidstone.evaluation.beam import Beam
+from lidstone.experiment.pipeline import TextPipeline
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model, ready to read text."""
+
+    task: str
+    model: Any
+    target: TextPipeline
+    source: TextPipeline | None
+    beam: Beam
+    name: str
+    """what it is called in output: the folder it came from"""
+
+    def save(self, folder: Path) -> None:
+        """Write everything into a folder."""
+        self.model.save_pretrained(folder)
+        for side, pipeline in (("target", self.target), ("source", self.source)):
+            if pipeline is not None:
+                if pipeline.checkpoint is not None:
+                    pipeline.tokenizer.save_pretrained(folder)
+                    pipeline = replace(pipeline, checkpoint=".")
+                _write(folder / f"{side}.json", pipeline.to_dict())
+        _write(folder / "lidstone.json", {"format": 1, "task": self.task, "name": self.name, "beam": asdict(self.beam)})
+
+
+def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
+    """Load a run's model, a model folder of lidstone, or any causal checkpoint of transformers with its tokenizer."""
+    folder = _model_folder(Path(path))
+    saved = _ours(folder) if (folder / "lidstone.json").is_file() else _foreign(folder)
+    saved.model.eval()
+    size, expected = saved.model.get_output_embeddings().weight.shape[0], saved.target.vocabulary.size
+    if size != expected:
+        raise VocabularyMismatch(
+            f"the model in {folder} has {size} ids, its tokenizer {expected}",
+            hint="use the tokenizer it was trained with",
+        )
+    if task is not None and saved.task != task:
+        wanted = {"lm": "a language model", "mt": "a translation model"}[task]
+        raise InputError(f"{path} is not {wanted}", hint="see `task` in its run.json")
+    return saved
+
+
+def _model_folder(path: Path) -> Path:
+    if not path.exists():
+        raise InputError(f"there is no run or model {path}", hint="give a folder of runs/, or one with config.json")
+    for folder in (path / "model", path, path.parent / "model" if path.is_file() else path):
+        if (folder / "config.json").is_file():
+            return folder
+    unfinished = " yet: the training is not finished" if (path / "checkpoints").is_dir() else ""
+    raise InputError(f"{path} has no model{unfinished}", hint="give a folder of runs/, or one with config.json")
+
+
+def _ours(folder: Path) -> SavedModel:
+    from lidstone.training.models import load_model
+
+    facts = _read(folder / "lidstone.json")
+    sides = {side: _pipeline(folder, side) for side in ("target", "source")}
+    if sides["target"] is None:
+        raise FileFormatError(f"{folder} has no target.json", hint="copy the whole model folder")
+    return SavedModel(
+        facts["task"], load_model(folder), sides["target"], sides["source"], Beam(**facts["beam"]), str(facts["name"])
+    )
+
+
+def _foreign(folder: Path) -> SavedModel:
+    from transformers import AutoTokenizer
+
+    from lidstone.text.vocabulary import Vocabulary
+    from lidstone.training.models import load_model
+
+    model = load_model(folder)
+    if model.config.is_encoder_decoder:
+        raise InputError(f"{folder} is no model of lidstone", hint="translation models need lidstone.json beside them")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} has no tokenizer", hint="save it beside the model") from error
+    size = model.get_output_embeddings().weight.shape[0]
+    vocab = Vocabulary.from_tokenizer(tokenizer, size=size)
+    return SavedModel("lm", model, TextPipeline(vocab=vocab, checkpoint=str(folder)), None, Beam(), folder.name)
+
+
+def _pipeline(folder: Path, side: str) -> TextPipeline | None:
+    path = folder / f"{side}.json"
+    if not path.is_file():
+        return None
+    pipeline = TextPipeline.from_dict(_read(path))
+    return replace(pipeline, checkpoint=str(folder)) if pipeline.checkpoint is not None else pipeline
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise FileFormatError(
+            f"{path} is damaged: {error}", hint="train again, or copy the model folder anew"
+        ) from error
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")

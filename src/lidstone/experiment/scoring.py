@@ -1,0 +1,127 @@
+"""Scores of a model on the parts of a prepared corpus: perplexity for both tasks, BLEU and chrF for translation.
+
+Under torchrun each process scores every n-th sentence, and all see the whole result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lidstone.evaluation.beam import Beam, translate_ids
+from lidstone.evaluation.perplexity import SentenceScores, score_pairs, score_sentences
+from lidstone.experiment.config import Recipe
+from lidstone.experiment.prepared import Prepared, Split
+from lidstone.experiment.sections import Evaluation
+from lidstone.progress import progress_bar
+from lidstone.training.arguments import process_count, process_rank
+
+
+def beam_of(evaluation: Evaluation) -> Beam:
+    """The search that a recipe asks for."""
+    return Beam(
+        evaluation.beam,
+        evaluation.length_penalty,
+        evaluation.max_length_factor,
+        evaluation.max_length_extra,
+        evaluation.batch_size,
+    )
+
+
+def reach_of(model: Any) -> int | None:
+    """The longest sequence a model reads, where its configuration says so."""
+    return getattr(model.config, "max_position_embeddings", None)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores models on the splits of one corpus."""
+
+    recipe: Recipe
+    prepared: Prepared
+
+    def validation(self) -> Callable[[Any], dict[str, float]]:
+        """What is measured during training: the loss, and the metric that decides.
+
+        A recipe may limit the sentences that BLEU is taken of (`evaluation.valid_limit`): the first so many.
+        """
+        limit = getattr(self.recipe.evaluation, "valid_limit", None)
+
+        def score(model: Any) -> dict[str, float]:
+            found = self._shared_likelihood(model, self.prepared.valid)
+            values = {"loss": found.loss, "perplexity": found.perplexity}
+            if self.recipe.evaluation.metric == "bleu":
+                values["bleu"] = self._shared_bleu(model, self.prepared.valid, limit)
+            return values
+
+        return score
+
+    def test(self, model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Metrics on the test part, and what is kept of each of its sentences."""
+        split = self.prepared.test
+        scores = self.likelihood(model, split, show=True)
+        metrics = scores.summary(int(split.words.sum()))
+        kept: dict[str, Any] = {"nll": scores.nll.tolist(), "tokens": scores.lengths.tolist()}
+        if self.recipe.task == "mt":
+            hypotheses = self.hypotheses(model, split, show=True)
+            metrics |= translation_metrics(hypotheses, split.references)
+            kept |= {"hypotheses": hypotheses, "references": list(split.references)}
+        return metrics, kept
+
+    def likelihood(self, model: Any, split: Split, every: slice = slice(None), show: bool = False) -> SentenceScores:
+        """Negative log-likelihoods of the sentences of a split, or of every n-th."""
+        eos, targets = self.prepared.vocab.eos, list(split.target)[every]
+        with progress_bar(None, "scoring", show=show) as advance:
+            if split.source is None:
+                return score_sentences(model, targets, eos=eos, limit=reach_of(model), advance=advance)
+            sources, pad = list(split.source)[every], model.config.pad_token_id
+            return score_pairs(model, sources, targets, eos=eos, pad=pad, advance=advance)
+
+    def hypotheses(self, model: Any, split: Split, every: slice = slice(None), show: bool = False) -> list[str]:
+        """Translations as text, with subwords and tokenization undone."""
+        assert split.source is not None
+        sources = list(split.source)[every]
+        with progress_bar(len(sources), "translating", show=show) as advance:
+            beam = beam_of(self.recipe.evaluation)
+            found = translate_ids(model, sources, self.prepared.vocab, beam, advance=advance)
+        return [self.prepared.target.decode(ids) for ids in found]
+
+    def _shared_likelihood(self, model: Any, split: Split) -> SentenceScores:
+        own = self.likelihood(model, split, slice(process_rank(), None, process_count()))
+        parts = _gathered((own.nll, own.lengths))
+        return SentenceScores(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+
+    def _shared_bleu(self, model: Any, split: Split, limit: int | None) -> float:
+        count = min(limit or len(split), len(split))
+        lines: list[str] = [""] * count
+        own = self.hypotheses(model, split, slice(process_rank(), count, process_count()))
+        for rank, part in enumerate(_gathered(own)):
+            lines[rank :: process_count()] = part
+        return float(translation_metrics(lines, split.references[:count])["bleu"])
+
+
+def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """BLEU and chrF with their signatures."""
+    from lidstone.evaluation.translation import score_translation
+
+    score = score_translation(hypotheses, references)
+    return {
+        "bleu": score.bleu,
+        "chrf": score.chrf,
+        "bleu_signature": score.bleu_signature,
+        "chrf_signature": score.chrf_signature,
+    }
+
+
+def _gathered(value: Any) -> list[Any]:
+    """The value of each process, in order of rank."""
+    from torch import distributed
+
+    if process_count() == 1 or not distributed.is_initialized():
+        return [value]
+    parts: list[Any] = [None] * process_count()
+    distributed.all_gather_object(parts, value)
+    return parts

@@ -1,0 +1,81 @@
+"""Our settings as `TrainingArguments` of transformers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lidstone.errors import RunError
+
+if TYPE_CHECKING:
+    from lidstone.training.fit import FitSettings
+
+
+def training_arguments(settings: FitSettings, batches: int, folder: Path) -> Any:
+    """Arguments for a Trainer whose dataset has so many ready batches."""
+    import torch
+    from transformers import TrainingArguments
+
+    cuda, processes = torch.cuda.is_available(), process_count()
+    every: Any = "steps" if settings.eval_every else "epoch"
+    interval = settings.eval_every or 1
+    if settings.tensorboard:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(settings.tensorboard)
+    return TrainingArguments(
+        output_dir=str(folder.resolve()),
+        max_steps=settings.steps(batches, processes),
+        per_device_train_batch_size=1,  # one item is a whole batch
+        gradient_accumulation_steps=settings.share(processes),
+        learning_rate=settings.learning_rate,
+        adam_beta1=settings.betas[0],
+        adam_beta2=settings.betas[1],
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.clip,
+        seed=settings.seed,
+        data_seed=settings.seed,
+        eval_strategy=every,
+        eval_steps=interval,
+        save_strategy=every,
+        save_steps=interval,
+        logging_strategy=every,
+        logging_steps=interval,
+        save_total_limit=2,  # the best and the last
+        load_best_model_at_end=True,
+        metric_for_best_model=f"eval_{settings.metric}",
+        greater_is_better=settings.metric == "bleu",
+        restore_callback_states_from_checkpoint=True,
+        logging_nan_inf_filter=False,  # a NaN stops us instead
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        report_to=["tensorboard"] if settings.tensorboard else [],
+        use_cpu=not cuda,
+        bf16=use_bf16(settings.precision, cuda),
+        dataloader_pin_memory=cuda,
+        ddp_backend=None if cuda or processes == 1 else "gloo",
+        ddp_find_unused_parameters=False if processes > 1 else None,
+    )
+
+
+def use_bf16(precision: str, cuda: bool) -> bool:
+    """Whether to compute in bfloat16: when asked to, or by itself on a GPU that has it.
+
+    >>> use_bf16("auto", cuda=False), use_bf16("fp32", cuda=True)
+    (False, False)
+    """
+    import torch
+
+    able = torch.cuda.is_bf16_supported() if cuda else True
+    if precision == "bf16" and not able:
+        raise RunError("this GPU has no bfloat16", hint="set training.precision to fp32")
+    return precision == "bf16" or (precision == "auto" and cuda and able)
+
+
+def process_count() -> int:
+    """How many processes torchrun started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def process_rank() -> int:
+    """Which of them this is."""
+    return int(os.environ.get("RANK", "0"))

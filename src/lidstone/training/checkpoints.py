@@ -1,0 +1,86 @@
+"""Checkpoints on disk: which of them is whole, and what it says about the training that wrote it.
+
+The Trainer writes `trainer_state.json` last, so a checkpoint that has it, readable, and still has its weights and
+states is whole; one that a kill cut short, on writing or on deleting, is not.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lidstone.errors import RunError
+
+_NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint and the Trainer's state in it."""
+
+    path: Path
+    state: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """How many updates had been made."""
+        return int(self.state["global_step"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether training ended here: all steps made, or stopped early."""
+        control = self.state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
+        return self.step >= int(self.state["max_steps"]) or bool(control.get("should_training_stop"))
+
+    @property
+    def best(self) -> Path:
+        """The checkpoint with the best validation score so far, beside this one."""
+        step = self.state.get("best_global_step") or self.step
+        beside = self.path.with_name(f"checkpoint-{step}")
+        return beside if (beside / _NEEDED[0]).is_file() else self.path
+
+
+def last_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest whole checkpoint in a folder; later ones, which are not whole, are removed."""
+    for path in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
+        found = _read(path)
+        if found is not None:
+            return found
+        shutil.rmtree(path, ignore_errors=True)
+    return None
+
+
+@contextmanager
+def write_errors(folder: Path) -> Iterator[None]:
+    """Turn what torch and safetensors say of a full disk into one line."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "write" not in str(error) and "PytorchStreamWriter" not in str(error):
+            raise
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise RunError(
+            f"cannot write a checkpoint to {folder}: {reason}",
+            hint="free some space, then go on from the last whole checkpoint with --resume",
+        ) from error
+
+
+def _read(path: Path) -> Checkpoint | None:
+    try:
+        state = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    whole = all((path / name).is_file() for name in _NEEDED) and any(path.glob("rng_state*.pth"))
+    return Checkpoint(path, state) if whole else None
+
+
+def _step(path: Path) -> int:
+    number = path.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1

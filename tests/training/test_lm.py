@@ -1,0 +1,246 @@
+"""The language-model pipeline: batches, scores, one run end to end, and that seeds decide everything."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import lm_values, recipe, write_texts
+
+from lidstone.errors import RunError
+from lidstone.evaluation.batching import IGNORED, length_batches, pieces
+from lidstone.evaluation.perplexity import score_sentences
+from lidstone.experiment.run import make_batches, make_model, train
+from lidstone.training.baselines import ConfidencePenalty, uniform_table, unigram_table
+from lidstone.training.batches import BatchSize
+from lidstone.training.lm import block_batches, sentence_batches
+from lidstone.training.models import ModelSpec, build_model
+
+EOS = 2
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    return write_texts(tmp_path)
+
+
+def tiny_model(limit=8, size=12):
+    torch.manual_seed(0)
+    spec = ModelSpec(layers=1, width=8, heads=2, ffn=16, dropout=0.0, max_positions=limit)
+    return build_model(spec, size).eval()
+
+
+def test_every_token_is_a_label_once_whatever_the_batches():
+    sentences = [np.arange(4, 4 + n) for n in (1, 3, 7, 20, 5)]  # 20 + eos is longer than the limit of 8
+    batches = sentence_batches(sentences, eos=EOS, limit=8, size=BatchSize(tokens=16), seed=3)
+    labels = np.concatenate([batch["labels"].numpy().ravel() for batch in batches])
+    expected = np.concatenate([np.append(sentence, EOS) for sentence in sentences])
+    assert sorted(labels[labels != IGNORED]) == sorted(expected)
+    assert max(batch["input_ids"].shape[1] for batch in batches) <= 8
+    assert all(batch["input_ids"].numel() <= 16 for batch in batches)
+
+
+def test_a_packed_text_is_read_in_blocks_that_continue_each_other():
+    stream = np.array([5, 6, EOS, 7, 8, 9, EOS])
+    batches = block_batches(stream, eos=EOS, block=3, size=BatchSize(sequences=1), seed=1)
+    rows = {tuple(b["input_ids"][0].tolist()): tuple(b["labels"][0].tolist()) for b in batches}
+    assert rows == {(EOS, 5, 6): (5, 6, EOS), (EOS, 7, 8): (7, 8, 9), (9,): (EOS,)}
+
+
+def test_batches_depend_on_the_seed_and_on_nothing_else():
+    sentences = [np.array([4 + n % 5]) for n in range(40)]
+    groups = [
+        [group.tolist() for group in sentence_batches(sentences, eos=EOS, limit=8, size=BatchSize(8), seed=s).groups]
+        for s in (1, 1, 2)
+    ]
+    assert groups[0] == groups[1] != groups[2]
+
+
+def test_length_batches_hold_each_sequence_once():
+    lengths = np.random.default_rng(0).integers(1, 30, 100)
+    batches = length_batches(lengths, tokens=64)
+    assert sorted(np.concatenate(batches)) == list(range(100))
+    assert all(len(batch) * lengths[batch].max() <= 64 for batch in batches)
+
+
+@pytest.mark.parametrize(("length", "limit", "overlap"), [(1, 4, 2), (4, 4, 2), (5, 4, 2), (23, 6, 3), (23, 6, 0)])
+def test_pieces_cover_every_position_once(length, limit, overlap):
+    found = pieces(length, limit, overlap)
+    new = [position for _, first, end in found for position in range(first, end)]
+    assert new == list(range(length))
+    assert all(end - start <= limit for start, _, end in found)
+    assert all(first - start == overlap for start, first, _ in found[1:])
+
+
+def test_scores_equal_a_loop_over_single_sentences():
+    model = tiny_model()
+    sentences = [np.array([4, 5, 6]), np.array([7]), np.array([8, 9, 10, 11, 4])]
+    scores = score_sentences(model, sentences, eos=EOS, limit=8, batch_tokens=12)
+    for sentence, nll in zip(sentences, scores.nll, strict=True):
+        whole = torch.tensor([[EOS, *sentence, EOS]])
+        with torch.no_grad():
+            logs = model(input_ids=whole[:, :-1]).logits.log_softmax(-1)
+        expected = -logs[0, torch.arange(len(sentence) + 1), whole[0, 1:]].sum().item()
+        assert nll == pytest.approx(expected, rel=1e-5)
+    assert scores.tokens == 3 + 1 + 5 + 3  # tokens and one end per sentence
+    assert scores.word_perplexity(words=9) == pytest.approx(scores.perplexity)  # every token was a word
+
+
+def test_a_sentence_longer_than_the_model_is_scored_with_half_its_reach_as_context():
+    model, sentence = tiny_model(limit=4), np.array([4, 5, 6, 7, 8, 9])
+    scores = score_sentences(model, [sentence], eos=EOS, limit=4)
+    whole = torch.tensor([EOS, *sentence, EOS])
+    total = 0.0
+    for start, new, end in [(0, 0, 4), (2, 4, 6), (4, 6, 7)]:  # inputs 0..6 in stretches of 4, two of them context
+        with torch.no_grad():
+            logs = model(input_ids=whole[None, start:end]).logits.log_softmax(-1)[0]
+        total -= sum(logs[position - start, whole[position + 1]].item() for position in range(new, end))
+    assert scores.total == pytest.approx(total, rel=1e-5)
+    assert scores.tokens == 7
+
+
+def test_label_smoothing_is_the_uniform_table(files):
+    from lidstone import SmoothedCrossEntropy, Vocabulary, count
+
+    counts = count([[1, 2, 3]], Vocabulary(size=5, eos=0), order=1)
+    logits, labels = torch.randn(2, 4, 5, requires_grad=True), torch.randint(0, 5, (2, 4))
+    ours = SmoothedCrossEntropy(uniform_table(counts), gamma=0.1)(logits, labels).total
+    torchs = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
+    assert ours.item() == pytest.approx(torchs.item(), rel=1e-6)
+    assert unigram_table(counts).prob([()])[0].tolist() == [0.25, 0.25, 0.25, 0.25, 0.0]
+
+
+def test_the_confidence_penalty_rewards_entropy_and_is_gone_in_evaluation():
+    loss = ConfidencePenalty(0.3)
+    logits, labels = torch.randn(2, 3, 7, requires_grad=True), torch.tensor([[1, 2, -100], [3, 4, 5]])
+    logs = logits.log_softmax(-1)
+    kept = labels != -100
+    nll = -logs.gather(-1, labels.clamp(min=0)[..., None])[..., 0][kept].mean()
+    entropy = -(logs.exp() * logs).sum(-1)[kept].mean()
+    assert loss(logits, labels).total.item() == pytest.approx((nll - 0.3 * entropy).item(), rel=1e-5)
+    with torch.no_grad():
+        assert loss(logits, labels).total.item() == pytest.approx(nll.item(), rel=1e-5)
+
+
+def test_a_run_is_recorded_whole_and_not_computed_again(files, tmp_path):
+    chosen = recipe(lm_values(files))
+    run = train(chosen, tmp_path / "runs")
+    record = json.loads((run.folder / "run.json").read_text())
+    assert record["id"] == run.folder.name and record["status"] == "complete"
+    assert [point["step"] for point in record["curve"]] == [4, 8, 12]
+    test = record["metrics"]["test"]
+    sentences = json.loads(gzip.decompress((run.folder / "sentences.json.gz").read_bytes()))
+    assert sum(sentences["nll"]) == pytest.approx(test["nll"]) and sum(sentences["tokens"]) == test["tokens"]
+    assert test["perplexity"] == pytest.approx(np.exp(test["nll"] / test["tokens"]))
+    best = min(point["valid_perplexity"] for point in record["curve"])
+    assert record["metrics"]["valid"]["perplexity"] == best
+    assert record["signature"]["table"]["smoother"] == "kneser-essen-ney"
+    assert not (run.folder / "checkpoints").exists()
+    before = (run.folder / "run.json").stat().st_mtime_ns
+    again = train(chosen, tmp_path / "runs")
+    assert not again.computed and again.record == record
+    assert (run.folder / "run.json").stat().st_mtime_ns == before
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(files, tmp_path):
+    runs = [
+        train(recipe(lm_values(files, seed=seed, max_steps=6, eval_every=3)), tmp_path / folder).record
+        for seed, folder in ((1, "a"), (1, "b"), (2, "c"))
+    ]
+    assert runs[0]["metrics"] == runs[1]["metrics"]
+    without = [[{k: v for k, v in point.items() if k != "seconds"} for point in run["curve"]] for run in runs]
+    assert without[0] == without[1]
+    assert runs[0]["metrics"]["test"]["nll"] != runs[2]["metrics"]["test"]["nll"]
+    assert runs[0]["id"] == runs[1]["id"] != runs[2]["id"]
+
+
+def test_accumulated_batches_train_like_one_large_batch(files, tmp_path):
+    values = lm_values(files, max_steps=4, eval_every=2, schedule="constant", batch_tokens=256)
+    values["model"]["dropout"] = 0.0
+    count = len(make_batches(recipe(values), _prepared(values)))
+    assert count > 3
+    curves = []
+    for accumulation, tokens in ((1, 100_000), (count, 256)):  # the whole text at once, or in small batches
+        changed = {**values["training"], "accumulation": accumulation, "batch_tokens": tokens}
+        record = train(recipe({**values, "training": changed}), tmp_path / str(tokens)).record
+        curves.append([point[name] for point in record["curve"] for name in ("valid_loss", "train_loss")])
+    assert curves[0] == pytest.approx(curves[1], rel=1e-4)
+
+
+def _prepared(values):
+    from lidstone.experiment.data import prepare_corpus
+
+    return prepare_corpus(recipe(values))
+
+
+@pytest.mark.filterwarnings("ignore:the loss is not finite")
+def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_checkpoint(files, tmp_path, monkeypatch):
+    from lidstone.regularizer.loss import SmoothedCrossEntropy
+
+    forward, calls = SmoothedCrossEntropy.forward, []
+
+    def spoilt(self, logits, *args):
+        calls.append(1)
+        return forward(self, logits * (float("nan") if len(calls) == 7 else 1), *args)
+
+    monkeypatch.setattr(SmoothedCrossEntropy, "forward", spoilt)
+    with pytest.raises(RunError, match="nan at step 7") as error:
+        train(recipe(lm_values(files)), tmp_path / "runs")
+    assert "learning_rate" in error.value.hint
+    (kept,) = (tmp_path / "runs").glob("*/checkpoints/checkpoint-4")
+    assert (kept / "model.safetensors").is_file()
+    with pytest.raises(RunError, match="cut short at step 4"):
+        train(recipe(lm_values(files)), tmp_path / "runs")
+
+
+def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(files, tmp_path, monkeypatch):
+    from lidstone.training import trainer
+
+    saved = []
+
+    def full(self, folder):
+        if saved:
+            raise OSError(28, "No space left on device")
+        saved.append(folder)
+        return original(self, folder)
+
+    original = trainer.Trainer._save_optimizer_and_scheduler
+    monkeypatch.setattr(trainer.Trainer, "_save_optimizer_and_scheduler", full)
+    with pytest.raises(RunError, match="No space left") as error:
+        train(recipe(lm_values(files)), tmp_path / "runs")
+    assert "--resume" in error.value.hint
+    monkeypatch.setattr(trainer.Trainer, "_save_optimizer_and_scheduler", original)
+    assert train(recipe(lm_values(files)), tmp_path / "runs", resume=True).record["status"] == "complete"
+
+
+def test_early_stopping_keeps_the_best_weights(files, tmp_path):
+    values = lm_values(files, max_steps=60, eval_every=2, patience=2, learning_rate=0.5, schedule="constant")
+    run = train(recipe(values), tmp_path / "runs")
+    curve = run.record["curve"]
+    assert curve[-1]["step"] < 60  # it stopped early
+    best = min(curve, key=lambda point: point["valid_perplexity"])
+    assert curve.index(best) == len(curve) - 3  # two evaluations without a better one
+    from lidstone.experiment.saved import load_saved
+    from lidstone.experiment.scoring import Scorer
+
+    saved = load_saved(run.folder)
+    scores = Scorer(recipe(values), _prepared(values)).validation()(saved.model)
+    assert scores["perplexity"] == pytest.approx(best["valid_perplexity"], rel=1e-6)
+
+
+def test_weights_before_training_depend_on_the_seed_alone(files):
+    chosen = recipe(lm_values(files))
+    first, second = (make_model(chosen, _prepared(lm_values(files))) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["none", "label_smoothing", "unigram_label_smoothing", "confidence_penalty"])
+def test_baselines_train(files, tmp_path, kind):
+    values = lm_values(files, max_steps=2, eval_every=2)
+    values["regularizer"] = {"kind": kind} | ({} if kind == "none" else {"gamma": 0.1})
+    record = train(recipe(values), tmp_path / "runs").record
+    assert record["name"] == kind.replace("_", "-") and record["metrics"]["test"]["perplexity"] > 1
