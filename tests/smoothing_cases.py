@@ -90,7 +90,18 @@ def all_histories(order: int) -> list[tuple[int, ...]]:
 
 def empirical(history: tuple[int, ...], order: int, text: list[list[int]] = TEXT) -> np.ndarray | None:
     """c(hw)/c(h) of a whole history by listing the positions of the text; None if it does not occur."""
-    followers = [word for h, word in corpus_positions(order, text) if h == history]
-    if not followers:
-        return None
-    return np.bincount(followers, minlength=VOCAB.size) / len(followers)
+    listed = _followers(order) if text is TEXT else _group(order, text)
+    followers = listed.get(history)
+    return None if followers is None else np.bincount(followers, minlength=VOCAB.size) / len(followers)
+
+
+@cache
+def _followers(order: int) -> dict[tuple[int, ...], list[int]]:
+    return _group(order, TEXT)
+
+
+def _group(order: int, text: list[list[int]]) -> dict[tuple[int, ...], list[int]]:
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for history, word in corpus_positions(order, text):
+        groups.setdefault(history, []).append(word)
+    return groups

@@ -89,7 +89,7 @@ def test_every_smoother(name, order, form, empirical):
     check(fitted(name, order), counted(order), TEXT, labels, **options)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(SMOOTHERS), st.sampled_from(ORDERS), st.sampled_from(COMBINATIONS), STRENGTH, STRENGTH, rows(LABEL)
 )
@@ -99,7 +99,7 @@ def test_histories_from_labels(name, order, combination, plus, minus, labels):
     check(fitted(name, order), counted(order), TEXT, labels, **options)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(st.data(), st.sampled_from(SMOOTHERS), st.sampled_from(ORDERS), st.sampled_from(COMBINATIONS), rows(LABEL))
 def test_histories_from_inputs(data, name, order, combination, labels):
     width = len(labels[0])
