@@ -14,7 +14,7 @@ pytest.importorskip("pydantic")
 pytest.importorskip("subword_nmt")
 pytest.importorskip("sacremoses")
 
-from lidstone.errors import DataError, FileFormatError, RecipeError, TextError
+from lidstone.errors import DataError, TextError, FileFormatError, RecipeError, TextError
 from lidstone.experiment import prepared as storage
 from lidstone.experiment.catalogue import read_corpus
 from lidstone.experiment.config import load_recipe, make_recipe
@@ -393,7 +393,7 @@ def test_reserved_words_in_the_text(tmp_path):
 
 
 def test_text_without_a_word_to_split(tmp_path):
-    with pytest.raises(DataError, match="no word of two letters"):
+    with pytest.raises(TextError, match="no word of two letters"):
         prepare_corpus(lm(tmp_path, ["a b c"] * 40, tokenizer={"kind": "bpe"}))
 
 

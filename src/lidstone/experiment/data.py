@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
@@ -29,8 +28,7 @@ from lidstone.experiment.config import Recipe
 from lidstone.experiment.pipeline import TextPipeline, build_vocabulary
 from lidstone.experiment.prepared import SPLITS, Prepared, Sentences, Split, tokens_sha256
 from lidstone.text.corpora import split_sentences
-from lidstone.text.merges import learn_merges
-from lidstone.text.tokenizer import BPE
+from lidstone.text.tokenizer import BPE, learn_bpe
 from lidstone.text.vocabulary import Vocabulary
 
 log = logging.getLogger("lidstone")
@@ -192,15 +190,8 @@ def _merges(recipe: Recipe, texts: Sequence[list[str]]) -> list[BPE | None]:
     if settings.codes is not None:
         return [BPE.load(settings.codes)] * len(texts)
     if settings.joint:
-        return [_learn((line for text in texts for line in text), settings.merges)] * len(texts)
-    return [_learn(text, settings.merges) for text in texts]
-
-
-def _learn(lines: Iterable[str], merges: int) -> BPE:
-    words = Counter(word for line in lines for word in line.split(" "))
-    if all(len(word) < 2 for word in words):
-        raise DataError("no word of two letters to learn merges from", hint="set tokenizer.kind to word")
-    return BPE(tuple(learn_merges(words, merges)))
+        return [learn_bpe((line for text in texts for line in text), settings.merges)] * len(texts)
+    return [learn_bpe(text, settings.merges) for text in texts]
 
 
 def _vocabularies(recipe: Recipe, sides: Sequence[list[list[str]]]) -> list[Vocabulary]:

@@ -1,4 +1,4 @@
-"""Subwords by byte-pair encoding: merges learnt by subword-nmt, applied by tokenizers.
+"""Subwords by byte-pair encoding: merges learnt as subword-nmt does, applied by tokenizers.
 
 A word that is split shows `@@` at the end of all its pieces but the last: `low@@ est`. The codes file is
 subword-nmt's, version 0.2. `BPE.encode_lines` gives what `subword-nmt apply-bpe` gives, in parallel; merges that
@@ -7,8 +7,6 @@ tokenizers itself would learn are others, hence the division of labour. No gloss
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from typing import Any
 from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.files import write_text
 from lidstone.text.corpora import read_lines
+from lidstone.text.merges import learn_merges
 from lidstone.text.vocabulary import EOS, UNK, Vocabulary
 
 PAD = "<pad>"
@@ -34,15 +33,13 @@ def learn_bpe(lines: Iterable[str], merges: int, min_frequency: int = 2) -> BPE:
     """
     if merges < 1:
         raise InputError(f"cannot learn {merges} merges", hint="give merges >= 1")
-    lines = list(lines)
-    if not any(len(word) > 1 for line in lines for word in line.split(" ")):
-        raise TextError("no word of two letters to learn merges from", hint="give some text")
-    from subword_nmt.learn_bpe import learn_bpe as learn
-
-    codes = io.StringIO()
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        learn(lines, codes, merges, min_frequency=min_frequency)
-    return BPE(_parse(codes.getvalue().removesuffix("\n").split("\n"), "the learnt codes"))
+    words = Counter(word for line in lines for word in line.strip("\r\n ").split(" ") if word)
+    if not any(len(word) > 1 for word in words):
+        raise TextError(
+            "no word of two letters to learn merges from",
+            hint="give more text, or split at spaces only (in a recipe, tokenizer.kind: word)",
+        )
+    return BPE(tuple(learn_merges(words, merges, min_frequency)))
 
 
 @dataclass(frozen=True)
