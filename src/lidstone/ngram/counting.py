@@ -39,18 +39,23 @@ def count_stream(
     levels = [_unigrams(stream, vocab_size)]
     firsts = [np.empty(0, np.int32)]
     blocks = np.arange(vocab_size + 2)  # where, among the nodes of this order, those that begin with word w start
-    entries = _sort_by_word(stream, _offsets(levels[0][2])[:-1])
+    entries = np.empty(len(stream), np.int64)
+    _sort_by_word(stream, _offsets(levels[0][2])[:-1], entries)
     base = 0
     for length in range(1, order):
         words, _, counts = levels[-1]
         followed = np.where(words == eos, 0, counts) if terminated else _followed(stream, entries, counts, base, length)
         offsets = _offsets(followed)
         inside = len(entries) - int(counts[blocks[vocab_size] :].sum())  # the rest begin with <s>, the last block
-        entries = _extend(stream, entries[:inside], offsets[blocks[:-1]], offsets[-1])
-        first, *level = _group(entries, followed, words, base, base + len(words))
+        extended = np.empty(offsets[-1], np.int64)
+        _extend(stream, entries[:inside], offsets[blocks[:-1]], extended)
+        entries = extended
+        size = _count_groups(entries, followed)
+        first, level = np.empty(len(words), np.int32), _empty_level(size)
+        _group(entries, followed, words, base, base + len(words), first, *level)
         base += len(words)
-        blocks = np.append(first, base + len(level[0]))[blocks] - base
-        levels.append((level[0], level[1], level[2]))
+        blocks = np.append(first, base + size)[blocks] - base
+        levels.append(level)
         firsts.append(first)
     del entries
     words, suffixes, counts = (np.concatenate(arrays) for arrays in zip(*levels, strict=True))
@@ -61,6 +66,11 @@ def count_stream(
 def _unigrams(stream: NDArray[np.int32], vocab_size: int) -> tuple[NDArray, NDArray, NDArray]:
     words = np.arange(vocab_size + 1, dtype=np.int32)
     return words, np.full(vocab_size + 1, -1, np.int32), np.bincount(stream, minlength=vocab_size + 1)
+
+
+def _empty_level(size: int) -> tuple[NDArray, NDArray, NDArray]:
+    """Words, suffixes and counts to be filled; numpy, unlike numba, asks for large pages, and scattering needs them."""
+    return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int64)
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -76,14 +86,12 @@ def _all_end_with(stream: NDArray[np.int32], eos: int, bos: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _sort_by_word(stream, starts):  # type: ignore[no-untyped-def]
+def _sort_by_word(stream, starts, entries):  # type: ignore[no-untyped-def]
     """The entries of the unigrams, sorted by word."""
-    entries = np.empty(len(stream), np.int64)
     for position in range(len(stream)):
         word = np.int64(stream[position])
         entries[starts[word]] = word << 32 | position
         starts[word] += 1
-    return entries
 
 
 @njit(cache=True, nogil=True)
@@ -99,27 +107,28 @@ def _followed(stream, entries, counts, base, length):  # type: ignore[no-untyped
 
 
 @njit(cache=True, nogil=True)
-def _extend(stream, entries, starts, size):  # type: ignore[no-untyped-def]
+def _extend(stream, entries, starts, extended):  # type: ignore[no-untyped-def]
     """From the order by k-grams to that by (k+1)-grams; until `_group`, an entry holds the node of its suffix."""
-    extended = np.empty(size, np.int64)
     for entry in entries:
         word = stream[(entry & 0xFFFFFFFF) - 1]
         extended[starts[word]] = entry - 1
         starts[word] += 1
-    return extended
 
 
 @njit(cache=True, nogil=True)
-def _group(entries, followed, words, base, next_base):  # type: ignore[no-untyped-def]
-    """Runs of one suffix under one parent are one new node; the entries are given its id in place."""
-    distinct, end = 0, 0
+def _count_groups(entries, followed):  # type: ignore[no-untyped-def]
+    """How many runs of one suffix under one parent there are."""
+    groups, end = 0, 0
     for size in followed:
         for i in range(end, end + size):
-            distinct += i == end or entries[i] >> 32 != entries[i - 1] >> 32
+            groups += i == end or entries[i] >> 32 != entries[i - 1] >> 32
         end += size
-    first = np.empty(len(followed), np.int32)
-    new_words, suffixes = np.empty(distinct, np.int32), np.empty(distinct, np.int32)
-    counts = np.zeros(distinct, np.int64)
+    return groups
+
+
+@njit(cache=True, nogil=True)
+def _group(entries, followed, words, base, next_base, first, new_words, suffixes, counts):  # type: ignore[no-untyped-def]
+    """Runs of one suffix under one parent are one new node; the entries are given its id in place."""
     node, end = -1, 0
     for parent in range(len(followed)):
         first[parent] = next_base + node + 1
@@ -128,8 +137,7 @@ def _group(entries, followed, words, base, next_base):  # type: ignore[no-untype
             if entries[i] >> 32 != suffix:
                 suffix = entries[i] >> 32
                 node += 1
-                new_words[node], suffixes[node] = words[suffix - base], suffix
+                new_words[node], suffixes[node], counts[node] = words[suffix - base], suffix, 0
             counts[node] += 1
             entries[i] = np.int64(next_base + node) << 32 | (entries[i] & 0xFFFFFFFF)
         end += followed[parent]
-    return first, new_words, suffixes, counts

@@ -213,14 +213,13 @@ def _derive(counts: Counts) -> Derived:
     trie = counts.trie
     totals = sum_children(trie.first, counts.counts)
     adjusted = _adjusted(trie, counts.counts)
-    plain = counts.counts.copy()
-    plain[trie.vocab_size] = 0  # <s> is never predicted
+    predicted = [slice(0, trie.vocab_size), *(trie.level(order) for order in range(2, trie.order + 1))]  # all but <s>
     return Derived(
         totals=totals,
         adjusted=adjusted,
         adjusted_totals=sum_children(trie.first, adjusted),
-        histograms=tuple(np.bincount(plain[trie.level(k)]) for k in range(1, trie.order + 1)),
-        adjusted_histograms=tuple(np.bincount(adjusted[trie.level(k)]) for k in range(1, trie.order + 1)),
+        histograms=tuple(np.bincount(counts.counts[nodes]) for nodes in predicted),
+        adjusted_histograms=tuple(np.bincount(adjusted[nodes]) for nodes in predicted),
     )
 
 
