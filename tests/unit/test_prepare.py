@@ -14,7 +14,7 @@ pytest.importorskip("pydantic")
 pytest.importorskip("subword_nmt")
 pytest.importorskip("sacremoses")
 
-from lidstone.errors import DataError, TextError, FileFormatError, RecipeError, TextError
+from lidstone.errors import DataError, FileFormatError, RecipeError, TextError
 from lidstone.experiment import prepared as storage
 from lidstone.experiment.catalogue import read_corpus
 from lidstone.experiment.config import load_recipe, make_recipe
