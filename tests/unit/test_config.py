@@ -33,8 +33,8 @@ def test_language_recipes_compare_the_papers_rows_with_its_best_strengths(name):
         "none": (0, 0),
         "add-lambda": (0.1, 0.05, 0.01),
         "good-turing": (0.1, 0.05),
-        "jelinek-mercer": (0.1, 0.5, 0.75),
-        "katz": (0.1, 0.01, 5),
+        "jelinek-mercer": (0.1, 0.5, 0.75, "unigram"),
+        "katz": (0.1, 0.01, 5, "ml"),
         "kneser-essen-ney": (0.1, 0.1),
     }
     assert {(m.order, m.form, m.empirical) for m in recipe.methods} == {(2, "published", "ngram")}
@@ -47,8 +47,8 @@ def test_translation_recipes_compare_the_papers_rows_with_its_best_strengths(nam
         "none": (0, 0),
         "add-lambda": (0.1, 0.01, 0.01),
         "good-turing": (0.05, 0.5),
-        "jelinek-mercer": (0.1, 0.5, 0.5),
-        "katz": (0.1, 0.1, 5),
+        "jelinek-mercer": (0.1, 0.5, 0.5, "unigram"),
+        "katz": (0.1, 0.1, 5, "ml"),
         "kneser-essen-ney": (0.1, 0.1),
     }
     assert rows == {key: expected[key] for key in rows}
@@ -216,7 +216,7 @@ def test_overrides_reach_every_depth(tmp_path):
     recipe = load_recipe("demo", overrides)
     assert recipe.training.learning_rate == 1e-3
     assert recipe.training.patience is None
-    assert recipe.method("katz").regularizer.parameters == {"k": 7}
+    assert recipe.method("katz").regularizer.parameters == {"k": 7, "unigrams": "ml"}
     assert recipe.method_names[0] == "plain"
     assert recipe.methods[1].schedule.final == 0.5
 
