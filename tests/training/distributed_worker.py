@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from tiny_training import Gradients, examples, make_loss, make_trainer
 
+from lidstone.errors import RunError
+
 
 def run(folder: Path, kind: str, way: str, loss: str, batch: int, accumulation: int) -> dict[str, Any]:
     linear = way == "linear"
@@ -30,11 +32,23 @@ def run(folder: Path, kind: str, way: str, loss: str, batch: int, accumulation: 
     return {"log": training, "eval_loss": evaluated, "gradient": keeper.found, "processes": trainer.args.world_size}
 
 
+def run_evaluating_first(folder: Path) -> str:
+    """What the mixin says when evaluation comes before training."""
+    trainer = make_trainer("opt", "mixin", make_loss("token"), folder, eval_data=examples("opt"), ddp_backend="gloo")
+    trainer.evaluate()
+    try:
+        trainer.train()
+    except RunError as error:
+        return str(error)
+    return "nothing"
+
+
 def main() -> None:
     folder, configurations = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
     found = [run(folder, *configuration) for configuration in configurations]
+    refusal = run_evaluating_first(folder)
     if os.environ["RANK"] == "0":
-        torch.save(found, folder / "found.pt")
+        torch.save({"found": found, "refusal": refusal}, folder / "found.pt")
     torch.distributed.destroy_process_group()
 
 

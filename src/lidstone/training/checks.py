@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lidstone.errors import InputError
+from lidstone.errors import InputError, RunError
 from lidstone.regularizer.loss import SmoothedLoss
 from lidstone.training.alignment import IGNORED
 
@@ -33,6 +33,20 @@ def check_arguments(arguments: Any) -> None:
         raise InputError(
             f"one process drives {arguments.n_gpu} devices (nn.DataParallel), where losses are not summed correctly",
             hint="start one process per device: torchrun --nproc_per_node ..., or show it one device only",
+        )
+
+
+def check_synchronised(trainer: Any, model: Any) -> None:
+    """Refuse several processes that would each train a model of their own.
+
+    Accelerate remembers a model that was prepared for evaluation and does not wrap it again for training.
+    """
+    several = str(trainer.accelerator.distributed_type.value).startswith("MULTI_") and trainer.get_tp_size() == 1
+    if several and trainer.args.world_size > 1 and model.training and model is trainer.model:
+        raise RunError(
+            f"{trainer.args.world_size} processes would train without sharing gradients: "
+            "evaluate() or predict() was called before train()",
+            hint="call train() first, or evaluate with another Trainer",
         )
 
 

@@ -19,7 +19,7 @@ from lidstone.errors import InputError
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.training.alignment import Aligned, align_causal, align_decoder
-from lidstone.training.checks import check_arguments, check_loss, logits_of, move_to
+from lidstone.training.checks import check_arguments, check_loss, check_synchronised, logits_of, move_to
 from lidstone.training.meter import PartsMeter
 from lidstone.training.projection import Projection
 
@@ -61,6 +61,7 @@ class SmoothedLossMixin(Trainer):
             raise InputError(
                 "the batch holds no labels", hint="use a collator that makes labels, -100 where unpredicted"
             )
+        check_synchronised(self, model)
         inputs = self._with_decoder_inputs(inputs)
         self.smoothed_loss.train(model.training)
         self.smoothed_loss.progress = self.state.global_step / max(self.state.max_steps, 1)
@@ -93,8 +94,13 @@ class SmoothedLossMixin(Trainer):
             return align_decoder(inputs["labels"], inputs["decoder_input_ids"], self._bos)
         shifted = inputs.get("shift_labels")
         labels = inputs["labels"] if shifted is None else shifted
-        context = (inputs.get(name) for name in ("input_ids", "attention_mask", "position_ids"))
-        return align_causal(labels, *context, shifted=shifted is not None)
+        return align_causal(
+            labels,
+            inputs.get("input_ids"),
+            inputs.get("attention_mask"),
+            inputs.get("position_ids"),
+            shifted=shifted is not None,
+        )
 
     def _with_decoder_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """An encoder-decoder makes its decoder's inputs from labels; the model will not see those."""
