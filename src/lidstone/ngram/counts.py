@@ -213,13 +213,15 @@ def _derive(counts: Counts) -> Derived:
     trie = counts.trie
     totals = sum_children(trie.first, counts.counts)
     adjusted = _adjusted(trie, counts.counts)
-    predicted = [slice(0, trie.vocab_size), *(trie.level(order) for order in range(2, trie.order + 1))]  # all but <s>
+    levels = [trie.level(order) for order in range(1, trie.order + 1)]
+    words = counts.counts[levels[0]].copy()
+    words[trie.vocab_size] = 0  # <s> is never predicted
     return Derived(
         totals=totals,
         adjusted=adjusted,
         adjusted_totals=sum_children(trie.first, adjusted),
-        histograms=tuple(np.bincount(counts.counts[nodes]) for nodes in predicted),
-        adjusted_histograms=tuple(np.bincount(adjusted[nodes]) for nodes in predicted),
+        histograms=(np.bincount(words), *(np.bincount(counts.counts[level]) for level in levels[1:])),
+        adjusted_histograms=tuple(np.bincount(adjusted[level]) for level in levels),
     )
 
 
