@@ -27,7 +27,7 @@ def check_arguments(arguments: Any) -> None:
     if arguments.label_smoothing_factor:
         raise InputError(
             f"label_smoothing_factor={arguments.label_smoothing_factor} and a smoothed loss exclude each other",
-            hint="set it to 0; the uniform distribution as a table, AddLambda(1e9), is the same thing",
+            hint="set label_smoothing_factor=0",
         )
     if arguments.n_gpu > 1:
         raise InputError(
