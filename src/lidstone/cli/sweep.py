@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lidstone.cli.console import print_json, print_table, say
+from lidstone.cli.inputs import JSON
+
 if TYPE_CHECKING:
-    from lidstone.experiment.sweep import MethodState, Sweep
+    from lidstone.experiment.engines import Engine
+    from lidstone.experiment.state import MethodState
+    from lidstone.experiment.sweep import Sweep
+
+
+class EngineName(str, Enum):
+    """Where cells are computed."""
+
+    local = "local"
+    ray = "ray"
 
 
 def sweep(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of one of lidstone's own.")],
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a key: training.epochs=3.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only these methods of the recipe.")] = None,
-    output: Annotated[str, typer.Option(help="The folder of the runs.")] = "runs",
-    jobs: Annotated[int, typer.Option(min=1, help="Cells side by side; the cores are shared among them.")] = 1,
-    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of one of lidstone's.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.epochs=3.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method of the recipe; may be given again.")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")] = Path("runs"),
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Cells side by side. [default: 1; with ray: as many as fit]")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of a cell. [default: the cores, shared; with ray: 1]")
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="Processes here, or tasks of a Ray cluster.")] = EngineName.local,
     address: Annotated[
-        str | None, typer.Option(help="A running Ray cluster, such as auto or ray://head:10001.")
+        str | None, typer.Option(help="A running Ray cluster: auto, HOST:6379 or ray://HOST:10001.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the cells and the time left; compute nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Run a recipe's sweep: a grid or a search, chosen on validation, then the best setting over the seeds.
 
@@ -36,71 +58,87 @@ def sweep(
     from lidstone.experiment.config import load_recipe
     from lidstone.experiment.sweep import Sweep
 
-    if engine not in ("local", "ray"):
-        raise InputError(f"unknown engine {engine!r}", hint="choose local or ray")
+    if address is not None and engine is EngineName.local:
+        raise InputError("--address is for --engine ray", hint="add --engine ray")
     planned = Sweep(load_recipe(recipe, settings or []), output, method or ())
     if dry_run:
-        return _show_cells(planned, jobs, as_json)
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    running = _engine(engine, jobs, address, threads)
-    try:
-        with _Live(planned) as live:
+        return _show_cells(planned, jobs or 1, as_json)
+    threads = threads or _share(engine, jobs)
+    with _Live(planned) as live:
+        running = _engine(engine, jobs, threads, address, output)
+        try:
             states = planned.run(running, threads=threads, watch=live.update)
-    finally:
-        running.close()
+        finally:
+            running.close()
     _show_result(planned, states, as_json)
 
 
-def _engine(name: str, jobs: int, address: str | None, threads: int) -> Any:
-    from lidstone.experiment.engines import Processes, Ray
+def _share(engine: EngineName, jobs: int | None) -> int | None:
+    """The threads of a cell: with several side by side, its share of the cores; alone, what the recipe says."""
+    if engine is EngineName.ray:
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // jobs) if jobs and jobs > 1 else None
 
-    return Processes(jobs) if name == "local" else Ray(address, threads)
+
+def _engine(name: EngineName, jobs: int | None, threads: int | None, address: str | None, output: Path) -> Engine:
+    from lidstone.experiment.cluster import Ray
+    from lidstone.experiment.engines import Processes
+
+    if name is EngineName.ray:
+        return Ray(address, jobs, threads or 1)
+    output.mkdir(parents=True, exist_ok=True)
+    return Processes(jobs or 1, threads, log=output / "sweep.log")
 
 
 def _show_cells(planned: Sweep, jobs: int, as_json: bool) -> None:
-    from lidstone.experiment.record import read_record
-
-    rows = planned.cells()
-    records = [read_record(planned.output / name) for _, name, state in rows if state == "complete"]
-    seconds = [record["cost"]["total_seconds"] for record in records if record]
-    waiting = sum(state == "waiting" for *_, state in rows)
-    more = len(planned.methods) * max(0, len(planned.recipe.sweep.seeds) - 1)
-    left = (waiting + more) * sum(seconds) / len(seconds) / jobs if seconds else None
+    states = planned.look()
+    rows = [row for state in states for row in _rows(planned, state)]
+    left, seconds = sum(map(planned.cells_left, states)), planned.seconds_left(states, jobs)
     if as_json:
-        cells = [{"cell": str(cell), "id": name, "state": state} for cell, name, state in rows]
-        print(json.dumps({"cells": cells, "waiting": waiting, "seeds_to_come": more, "seconds_left": left}, indent=1))
-        return
-    for cell, name, state in rows:
+        cells = [{"id": name, "state": state, "cell": cell} for name, state, cell in rows]
+        return print_json({"cells": cells, "to_compute": left, "seconds_left": seconds})
+    for name, state, cell in rows:
         print(f"{name}  {state:8}  {cell}")
-    print(f"{waiting} of {len(rows)} cells to compute, then {more} seeds of the best settings; {_clock(left)}")
+    unknown = left - sum(state == "waiting" for _, state, _ in rows)
+    later = f", {unknown} of them seeds of the best settings or trials not chosen yet" if unknown else ""
+    print(f"{left} trainings to come{later}; {_clock(seconds)}")
+
+
+def _rows(planned: Sweep, state: MethodState) -> list[tuple[str, str, str]]:
+    done = [(planned.job(cell).name, out.state, str(cell)) for cell, out in state.outcomes.values()]
+    return done + [(planned.job(task.cell).name, "waiting", str(task.cell)) for task in state.todo]
 
 
 def _show_result(planned: Sweep, states: list[MethodState], as_json: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    for state in states:
-        runs = [out for cell, out in state.outcomes.values() if out.record and out.state == "complete"]
-        best = {} if state.best is None else dict(state.best.settings)
-        valid = min if planned.metric == "perplexity" else max
-        score = valid(value for value, _ in state.scores(planned.metric))
-        failed = [out.message for _, out in state.outcomes.values() if out.state == "failed"]
-        rows.append(
-            {
-                "method": state.method,
-                "best": best,
-                f"valid_{planned.metric}": score,
-                "runs": len(runs),
-                "failed": failed,
-            }
-        )
+    results = [_result(planned, state) for state in states]
     if as_json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        settings = " ".join(f"{key.split('.')[-1]}={value}" for key, value in row["best"].items()) or "-"
-        print(f"{row['method']:24} valid {planned.metric} {row[f'valid_{planned.metric}']:9.3f}  {settings}")
-        for message in row["failed"]:
-            print(f"  failed: {message}", file=sys.stderr)
-    print(f"runs are in {planned.output}; see `lidstone report {planned.output}`", file=sys.stderr)
+        print_json(results)
+    else:
+        rows = [[str(line["method"]), line["shown"], _number(line["valid"]), str(line["runs"])] for line in results]
+        print_table(["method", "best setting", f"valid {planned.metric}", "runs"], rows)
+        say(f"runs are in {planned.output}; see `lidstone report {planned.output}`")
+    failures = [failure for state in states for failure in state.failures()]
+    for failure in failures:
+        say(f"failed: {failure}")
+    if failures:
+        say("hint: start the sweep again to try these once more; sweep.log in the folder of runs may say more")
+        raise typer.Exit(1)
+
+
+def _result(planned: Sweep, state: MethodState) -> dict[str, Any]:
+    scores = state.scores(planned.metric)
+    best = state.best
+    return {
+        "method": state.method,
+        "best": dict(best.settings) if best else None,
+        "shown": (best.shown or "as in the recipe") if best else "-",
+        "metric": planned.metric,
+        "valid": next((score for score, cell in scores if best and cell.key == best.key), None),
+        "runs": len(scores),
+        "ids": [out.record["id"] for _, out in state.outcomes.values() if out.state == "complete" and out.record],
+        "failed": state.failures(),
+    }
 
 
 class _Live:
@@ -125,25 +163,37 @@ class _Live:
 
     def update(self, states: list[MethodState], left: float | None) -> None:
         """Draw the table anew."""
-        if self.live is None:
-            return
-        from rich.table import Table
+        if self.live is not None:
+            self.live.update(progress_table(self.planned, states, left))
 
-        table = Table(
-            "method", "cells", "in work", f"best valid {self.planned.metric}", "setting", caption=_clock(left)
-        )
-        choose = min if self.planned.metric == "perplexity" else max
-        for state in states:
-            scores = state.scores(self.planned.metric)
-            score, cell = choose(scores, key=lambda scored: scored[0]) if scores else (None, None)
-            shown = "" if cell is None else " ".join(f"{k.split('.')[-1]}={v}" for k, v in cell.settings.items())
-            done = f"{len(state.outcomes)}/{len(state.planned)}"
-            table.add_row(state.method, done, str(state.in_work), "" if score is None else f"{score:.3f}", shown)
-        self.live.update(table)
+
+def progress_table(planned: Sweep, states: list[MethodState], left: float | None) -> Any:
+    """How far each method is, for a terminal."""
+    from rich.table import Table
+
+    headers = ("method", "done", "to come", "in work", f"best valid {planned.metric}", "setting")
+    table = Table(*headers, caption=_clock(left))
+    for state in states:
+        scores = state.scores(planned.metric)
+        score, cell = planned.better(scores, key=lambda scored: scored[0]) if scores else (None, None)
+        counts = (len(state.outcomes), planned.cells_left(state), len(state.working))
+        table.add_row(state.method, *map(str, counts), _number(score), cell.shown if cell else "")
+    return table
+
+
+def _number(score: float | None) -> str:
+    return "-" if score is None else f"{score:.3f}"
 
 
 def _clock(seconds: float | None) -> str:
+    """Roughly how long, in words.
+
+    >>> _clock(5400.0), _clock(20.0), _clock(0.0)
+    ('about 1 h 30 min left', 'less than a minute left', 'nothing left to do')
+    """
     if seconds is None:
         return "time left: unknown until a cell is done"
     minutes = round(seconds / 60)
-    return f"about {minutes // 60} h {minutes % 60:02d} min left" if minutes else "about a minute left"
+    if not minutes:
+        return "less than a minute left" if seconds else "nothing left to do"
+    return f"about {minutes // 60} h {minutes % 60:02d} min left"

@@ -6,20 +6,18 @@ takes back from a process that dies; a complete `run.json` ends the matter; a tr
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import itertools
 import json
-from collections.abc import Callable, Iterator
+import shutil
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lidstone.errors import LidstoneError
 from lidstone.experiment.config import Recipe, make_recipe
-from lidstone.experiment.data import prepare_corpus
-from lidstone.experiment.prepared import Prepared
-from lidstone.experiment.record import read_record, run_id
+from lidstone.experiment.locks import claim
+from lidstone.experiment.record import read_record
 from lidstone.files import write_text
 
 PRUNED = "pruned.json"
@@ -27,107 +25,132 @@ PRUNED = "pruned.json"
 
 
 @dataclass(frozen=True)
+class TrialName:
+    """Which trial of a search a cell is; any process can open it."""
+
+    journal: str
+    study: str
+    number: int
+
+
+@dataclass(frozen=True)
 class Job:
     """A cell as plain values, to be sent to another process."""
 
+    name: str
+    """the id of its run"""
     config: dict[str, Any]
     output: str
     threads: int | None = None
-    trial: tuple[str, str, int] | None = None
-    """for a search with pruning: journal, study and trial number"""
+    """CPU threads; None: as the recipe says"""
+    trial: TrialName | None = None
+    """for a search with pruning"""
+
+    @property
+    def folder(self) -> Path:
+        """Where its run is recorded."""
+        return Path(self.output) / self.name
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of a job."""
 
-    state: str
-    """complete, pruned, busy (another process has it) or failed"""
-    id: str
+    state: Literal["complete", "pruned", "busy", "failed"]
+    """busy: another process has it"""
     record: dict[str, Any] | None = None
     computed: bool = False
     """False if it was there before"""
     message: str = ""
 
+    def score(self, metric: str) -> float | None:
+        """On validation; None if it has none, or one that is not finite."""
+        return self.record["metrics"]["valid"].get(metric) if self.record else None
+
 
 class Pruned(LidstoneError):
     """A training given up because others were better at this point."""
 
+    def __init__(self, score: float) -> None:
+        super().__init__(f"given up at {score:g}: other settings were better at this point")
+        self.score = score
+
 
 def compute(job: Job) -> Outcome:
-    """Compute a cell, or find that it is done or in other hands."""
-    recipe = make_recipe(job.config)
-    name = run_id(recipe, prepared_of(recipe))
-    folder = Path(job.output) / name
-    found = finished(folder)
-    if found is not None:
-        return found
-    with claim(Path(job.output), name) as mine:
+    """Train a cell, or find that it is done or in other hands."""
+    return settle(job, train_cell)
+
+
+def settle(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
+    """Do the work of a job if nobody has done it and nobody is at it; what it raises becomes an outcome."""
+    with claim(Path(job.output), job.name) as mine:
         if not mine:
-            return Outcome("busy", name)
-        return finished(folder) or _train(job, recipe, folder)
+            return Outcome("busy")
+        try:
+            return finished(job) or work(job)
+        except LidstoneError as error:
+            return Outcome("failed", message=str(error))
+        except Exception as error:
+            traceback.print_exc()
+            return Outcome("failed", message=f"{type(error).__name__}: {error}")
 
 
-def finished(folder: Path) -> Outcome | None:
-    """The outcome that a run's folder tells of, or None."""
-    record = read_record(folder)
+def finished(job: Job) -> Outcome | None:
+    """The outcome that a run's folder tells of, or None. Only a search takes pruned for an answer."""
+    record = read_record(job.folder)
     if record is not None:
-        return Outcome("complete", folder.name, record)
-    marker = folder / PRUNED
-    return Outcome("pruned", folder.name, json.loads(marker.read_text())) if marker.exists() else None
+        return Outcome("complete", record)
+    marker = job.folder / PRUNED
+    if job.trial is None or not marker.exists():
+        return None
+    return Outcome("pruned", json.loads(marker.read_text(encoding="utf-8")))
 
 
-def _train(job: Job, recipe: Recipe, folder: Path) -> Outcome:
+def train_cell(job: Job) -> Outcome:
+    """Train a cell, from where an earlier process left it."""
     from lidstone.experiment.run import train
 
-    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update={"threads": job.threads})})
-    watch = None if job.trial is None else _watch(job.trial, recipe.evaluation.metric)
+    recipe = _pinned(make_recipe(job.config), job.threads)
+    watch = None if job.trial is None else _watch(job.trial, job.folder, recipe.evaluation.metric)
     try:
         run = train(recipe, job.output, resume=True, watch=watch)
     except Pruned as stop:
-        record = {"status": "pruned", "metrics": {"valid": {recipe.evaluation.metric: float(stop.hint)}}}
-        write_text(folder / PRUNED, json.dumps(record))
-        return Outcome("pruned", folder.name, record, computed=True)
-    except LidstoneError as error:
-        return Outcome("failed", folder.name, message=str(error))
-    return Outcome("complete", folder.name, run.record, computed=run.computed)
+        return _give_up(job, recipe.evaluation.metric, stop.score)
+    return Outcome("complete", run.record, computed=run.computed)
 
 
-def _watch(trial: tuple[str, str, int], metric: str) -> Callable[[dict[str, float]], None]:
-    """Report every evaluation to the search; it may end the training."""
-    from lidstone.experiment.search import open_trial
+def _pinned(recipe: Recipe, threads: int | None) -> Recipe:
+    if threads is None:
+        return recipe
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"threads": threads})})
 
-    running, evaluations = open_trial(*trial), itertools.count(1)
+
+def _give_up(job: Job, metric: str, score: float) -> Outcome:
+    record = {"status": "pruned", "metrics": {"valid": {metric: score}}}
+    write_text(job.folder / PRUNED, json.dumps(record))
+    shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
+    return Outcome("pruned", record, computed=True)
+
+
+def _watch(trial: TrialName, folder: Path, metric: str) -> Callable[[dict[str, float]], None]:
+    """Report every evaluation to the search, those of earlier sittings too; it may end the training."""
+    from lidstone.experiment.search import RunningTrial
+
+    running = RunningTrial(trial)
+    for scores in _evaluations(folder):
+        running.report(scores[f"valid_{metric}"])
 
     def watch(scores: dict[str, float]) -> None:
-        running.report(scores[metric], next(evaluations))
-        if running.should_prune():
-            raise Pruned("given up: other settings were better at this point", hint=str(scores[metric]))
+        if running.report(scores[metric]):
+            raise Pruned(scores[metric])
 
     return watch
 
 
-_PREPARED: dict[str, Prepared] = {}
+def _evaluations(folder: Path) -> list[dict[str, Any]]:
+    from lidstone.training.checkpoints import last_checkpoint
+    from lidstone.training.fit import learning_curve
 
-
-def prepared_of(recipe: Recipe) -> Prepared:
-    """The prepared corpus, read once per process for all cells that share it."""
-    values = recipe.to_dict()
-    key = json.dumps([values[section] for section in ("task", "corpus", "tokenizer", "model")], sort_keys=True)
-    if key not in _PREPARED:
-        _PREPARED[key] = prepare_corpus(recipe)
-    return _PREPARED[key]
-
-
-@contextlib.contextmanager
-def claim(output: Path, name: str) -> Iterator[bool]:
-    """Hold the lock of a cell while computing it; False if another process holds it."""
-    folder = output / ".locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / name).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+    found = last_checkpoint(folder / "checkpoints")
+    curve = learning_curve(found.state["log_history"]) if found else []
+    return [point for point in curve if "valid_loss" in point]

@@ -1,18 +1,22 @@
-"""Where the cells of a sweep are computed: processes of this machine, or tasks of a Ray cluster."""
+"""Where the cells of a sweep are computed on one machine: in this process, or in workers beside it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
 from typing import Any, Protocol
 
-from lidstone.errors import RunError
 from lidstone.experiment.cell import Job, Outcome, compute
 
 RETRIES = 3
 Compute = Callable[[Job], Outcome]
+_THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class Engine(Protocol):
@@ -22,114 +26,130 @@ class Engine(Protocol):
     """how many jobs run at once"""
 
     def submit(self, job: Job) -> None:
-        """Hand in a job."""
+        """Hand in a job, when fewer than `width` are under way."""
 
-    def next(self) -> tuple[Job, Outcome]:
-        """The next job that is done; waits for it."""
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """The next job that is done; None if there is none in so many seconds."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything, jobs under way too."""
+
+
+class Here:
+    """One cell after the other in this very process, for scripts and notebooks."""
+
+    width = 1
+
+    def __init__(self, compute: Compute = compute) -> None:
+        self.compute = compute
+        self.jobs: list[Job] = []
+
+    def submit(self, job: Job) -> None:
+        """Hand in a job."""
+        self.jobs.append(job)
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """Compute it, however long that takes."""
+        job = self.jobs.pop(0)
+        return job, self.compute(job)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Processes:
-    """Worker processes on this machine, each pinned to its share of the cores; one job runs right here.
+    """Worker processes on this machine, each kept to its share of the cores.
 
-    A worker that dies takes only its own cells with it: they are handed in again, to new workers.
+    A worker that dies, say for want of memory, is replaced, and its cell handed in again. Workers end with the process
+    that started them; what they print goes to a file.
     """
 
-    def __init__(self, jobs: int = 1, compute: Compute = compute) -> None:
-        self.width, self.compute = jobs, compute
-        self.pool: ProcessPoolExecutor | None = None
-        self.running: dict[Future[Outcome], Job] = {}
-        self.waiting: list[Job] = []
-        self.tries: dict[int, int] = {}
+    def __init__(
+        self, jobs: int = 1, threads: int | None = None, log: Path | None = None, compute: Compute = compute
+    ) -> None:
+        self.width, self.threads, self.compute = jobs, threads, compute
+        self.log = str(log or os.devnull)
+        self.idle: list[_Worker] = []
+        self.busy: dict[Any, tuple[_Worker, Job, int]] = {}
 
     def submit(self, job: Job) -> None:
         """Hand in a job."""
-        if self.width == 1:
-            self.waiting.append(job)
-        else:
-            self._start(job)
+        self._start(job, tries=1)
 
-    def next(self) -> tuple[Job, Outcome]:
-        """The next job that is done; waits for it."""
-        if self.width == 1:
-            job = self.waiting.pop(0)
-            return job, self.compute(job)
-        while True:
-            done, _ = wait(self.running, return_when=FIRST_COMPLETED)
-            future = done.pop()
-            job = self.running.pop(future)
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """The next job that is done."""
+        while ready := connection.wait(list(self.busy), timeout):
+            worker, job, tries = self.busy.pop(ready[0])
             try:
-                return job, future.result()
-            except BrokenProcessPool:
-                self._restart([job, *self.running.values()])
+                outcome = worker.pipe.recv()
+            except (EOFError, ConnectionError):
+                worker.stop()
+                if tries > RETRIES:
+                    return job, Outcome("failed", message=f"its worker died {tries} times; is memory short?")
+                self._start(job, tries + 1)
+                continue
+            self.idle.append(worker)
+            return job, outcome
+        return None
 
     def close(self) -> None:
-        """Stop the workers."""
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
+        """Stop the workers; a training under way can be taken up again."""
+        for worker in [*self.idle, *(worker for worker, _, _ in self.busy.values())]:
+            worker.stop()
+        self.idle, self.busy = [], {}
 
-    def _start(self, job: Job) -> None:
-        if self.pool is None:
-            import multiprocessing
-
-            threads = str(job.threads or max(1, (os.cpu_count() or 1) // self.width))
-            context = multiprocessing.get_context("spawn")
-            self.pool = ProcessPoolExecutor(self.width, context, initializer=_pin, initargs=(threads,))
-        self.running[self.pool.submit(self.compute, job)] = job
-
-    def _restart(self, jobs: list[Job]) -> None:
-        self.close()
-        self.pool, self.running = None, {}
-        for job in jobs:
-            self.tries[id(job)] = self.tries.get(id(job), 0) + 1
-            if self.tries[id(job)] > RETRIES:
-                raise RunError(f"a worker died {RETRIES} times on one cell", hint="is memory short? try fewer --jobs")
-            self._start(job)
+    def _start(self, job: Job, tries: int) -> None:
+        worker = self.idle.pop() if self.idle else _Worker(self.compute, self.threads, self.log)
+        with contextlib.suppress(ConnectionError):  # it died while idle: `next` will notice
+            worker.pipe.send(job)
+        self.busy[worker.pipe] = (worker, job, tries)
 
 
-class Ray:
-    """Tasks on a Ray cluster; Ray starts a cell again when its worker or node is lost."""
+class _Worker:
+    """A process that computes one job after the other."""
 
-    def __init__(self, address: str | None = None, threads: int | None = None, compute: Compute = compute) -> None:
-        import ray
+    def __init__(self, compute: Compute, threads: int | None, log: str) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, compute, log), daemon=False)
+        with _environment(threads):
+            self.process.start()
+        theirs.close()
 
-        try:
-            ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False)
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-            where = f"at {address}" if address else "on this machine"
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise RunError(
-                f"there is no Ray cluster {where}: {reason}",
-                hint="start one with `ray start --head`, or drop --address",
-            ) from error
-        cpus = threads or 1
-        self.ray = ray
-        self.width = max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus)
-        self.task = ray.remote(compute).options(num_cpus=cpus, max_retries=RETRIES)
-        self.running: dict[Any, Job] = {}
-
-    def submit(self, job: Job) -> None:
-        """Hand in a job."""
-        self.running[self.task.remote(job)] = job
-
-    def next(self) -> tuple[Job, Outcome]:
-        """The next job that is done; waits for it."""
-        (done, *_), _ = self.ray.wait(list(self.running), num_returns=1)
-        job = self.running.pop(done)
-        try:
-            return job, self.ray.get(done)
-        except self.ray.exceptions.RayError as error:
-            reason = str(error).splitlines()[0]
-            return job, Outcome("failed", "", message=f"Ray gave the cell up: {reason}")
-
-    def close(self) -> None:
-        """Leave the cluster."""
-        self.ray.shutdown()
+    def stop(self) -> None:
+        """End the process, whatever it does."""
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
 
 
-def _pin(threads: str) -> None:
-    """Keep a worker to its share of the cores, before any library starts its threads."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "TOKENIZERS_PARALLELISM"):
-        os.environ[name] = threads if name != "TOKENIZERS_PARALLELISM" else "false"
+def _work(pipe: Any, compute: Compute, log: str) -> None:
+    """What a worker does until its pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with Path(log).open("a", buffering=1) as file, contextlib.suppress(EOFError):
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+        while True:
+            pipe.send(compute(pipe.recv()))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def _environment(threads: int | None) -> Iterator[None]:
+    """What a new process must find before any library starts its threads."""
+    before = dict(os.environ)
+    if threads is not None:
+        os.environ.update(dict.fromkeys(_THREAD_LIMITS, str(threads)), TOKENIZERS_PARALLELISM="false")
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,113 +1,141 @@
-"""Search with Optuna: which setting to try next, and which training to give up. The journal file is its memory.
+"""Search with Optuna: which setting to try next, and which training to give up.
 
-A process that is killed leaves its trial RUNNING in the journal; such trials are taken over by the next start unless
-somebody still holds the lock of their cell. The values tried are those of the axes, so a cell that is found again is
-not computed again.
+Its memory is a journal file that all processes of a sweep share. A process that is killed leaves its trial running in
+the journal; whoever comes to the end of the search takes such trials up, so the best is chosen when all have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lidstone.errors import RunError
+from lidstone.experiment.cell import Outcome, TrialName
 from lidstone.experiment.config import Recipe
-from lidstone.experiment.grid import Cell, axes_of
+from lidstone.experiment.grid import Cell, axes_of, seeds_of
+from lidstone.experiment.journal import open_study
+from lidstone.experiment.locks import claim
+
+JOURNAL = "sweep.journal"
+TRIALS = 20  # where the recipe does not say how many
+DRAWS = 5  # how often to ask the sampler for a setting that is new, before drawing one at random
+
+
+Tried = tuple[Cell, TrialName]
 
 
 class Search:
     """Tree-structured Parzen estimation over one method's axes, with median pruning."""
 
-    def __init__(self, recipe: Recipe, method: str, journal: Path) -> None:
-        self.recipe, self.method = recipe, method
+    def __init__(self, recipe: Recipe, method: str, output: Path) -> None:
+        self.recipe, self.method, self.output = recipe, method, output
         self.axes = axes_of(recipe, method)
-        self.journal, self.name = str(journal), f"{recipe.name}/{method}"
+        self.name = f"{recipe.name}/{method}/{self._fingerprint()}"
+        self.journal = output / JOURNAL
         self.study = open_study(self.journal, self.name, minimize=recipe.evaluation.metric == "perplexity")
-        self.trials = recipe.sweep.trials or 20
 
-    @property
-    def settings(self) -> int:
-        """How many different settings the axes have."""
-        total = 1
-        for values in self.axes.values():
-            total *= len(values)
-        return total
+    def ask(self, limit: int) -> Tried | None:
+        """A setting that was not tried yet; None when `limit` of them have been, at most all there are."""
+        with claim(self.output, "search", wait=True):
+            self._drop_halves()
+            known = {json.dumps(trial.params, sort_keys=True) for trial in self._trials()}
+            return self._new_trial(known) if len(known) < limit else None
 
-    def reclaim(self, busy: Callable[[Cell], bool]) -> None:
-        """Put back what a killed process left running, unless another one is at it."""
+    def tell(self, trial: TrialName, outcome: Outcome, metric: str) -> None:
+        """The score of a trial; another process may have told it before."""
         from optuna.trial import TrialState
 
-        for trial in self.study.get_trials(states=(TrialState.RUNNING,)):
-            cell = self._cell(trial.params) if trial.params.keys() == self.axes.keys() else None
-            if cell is not None and busy(cell):
-                continue
-            self.study.tell(trial.number, state=TrialState.FAIL)
-            if cell is not None:
-                self.study.enqueue_trial(trial.params)
-
-    def ask(self) -> tuple[Cell, tuple[str, str, int]] | None:
-        """The next cell and its trial; None when enough have been tried."""
-        from optuna.trial import TrialState
-
-        ended = self.study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING))
-        if len(ended) >= min(self.trials, self.settings):
-            return None
-        trial = self.study.ask()
-        chosen = {key: values[trial.suggest_categorical(key, range(len(values)))] for key, values in self.axes.items()}
-        first = self.recipe.sweep.seeds[0] if self.recipe.sweep.seeds else self.recipe.training.seed
-        return Cell(self.method, chosen, first), (self.journal, self.name, trial.number)
-
-    def tell(self, number: int, value: float | None, *, pruned: bool = False) -> None:
-        """The score of a trial; None if it failed."""
-        from optuna.trial import TrialState
-
-        if pruned:
-            self.study.tell(number, state=TrialState.PRUNED)
-        elif value is None:
-            self.study.tell(number, state=TrialState.FAIL)
+        score = outcome.score(metric)
+        if outcome.state == "complete" and score is not None:
+            self.study.tell(trial.number, score, skip_if_finished=True)
         else:
-            self.study.tell(number, value)
+            state = TrialState.PRUNED if outcome.state == "pruned" else TrialState.FAIL
+            self.study.tell(trial.number, state=state, skip_if_finished=True)
 
-    def completed(self) -> list[Cell]:
-        """The cells that were computed to their end."""
+    def tried(self) -> list[Tried]:
+        """Every setting chosen so far, by whichever process."""
+        found: dict[str, Tried] = {}
+        for trial in self._trials():
+            cell = self._cell(trial.params)
+            found.setdefault(cell.key, (cell, self._trial_name(trial.number)))
+        return list(found.values())
+
+    def _trials(self) -> Iterator[Any]:
+        """Trials whose setting is known."""
+        names = self.axes.keys()
+        return (trial for trial in self.study.get_trials(deepcopy=False) if trial.params.keys() == names)
+
+    def _drop_halves(self) -> None:
+        """Settings are chosen under a lock: a trial without one is what a killed process left."""
         from optuna.trial import TrialState
 
-        return [self._cell(trial.params) for trial in self.study.get_trials(states=(TrialState.COMPLETE,))]
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if trial.params.keys() != self.axes.keys():
+                self.study.tell(trial.number, state=TrialState.FAIL)
+
+    def _new_trial(self, known: set[str]) -> Tried:
+        from optuna.trial import TrialState
+
+        for _ in range(DRAWS):
+            trial = self._draw()
+            if json.dumps(trial.params, sort_keys=True) not in known:
+                break
+            self.study.tell(trial.number, state=TrialState.FAIL)
+        else:
+            self.study.enqueue_trial(self._unknown(known))
+            trial = self._draw()
+        return self._cell(trial.params), self._trial_name(trial.number)
+
+    def _draw(self) -> Any:
+        trial = self.study.ask()
+        for key, values in self.axes.items():
+            trial.suggest_categorical(key, range(len(values)))
+        return trial
+
+    def _unknown(self, known: set[str]) -> dict[str, int]:
+        """A setting that is not known, at random; there is one, as less than all are known."""
+        draw = random.Random(len(known))
+        while True:
+            params = {key: draw.randrange(len(values)) for key, values in self.axes.items()}
+            if json.dumps(params, sort_keys=True) not in known:
+                return params
 
     def _cell(self, params: dict[str, int]) -> Cell:
-        first = self.recipe.sweep.seeds[0] if self.recipe.sweep.seeds else self.recipe.training.seed
-        return Cell(self.method, {key: self.axes[key][index] for key, index in params.items()}, first)
+        settings = {key: values[params[key]] for key, values in self.axes.items()}
+        return Cell(self.method, settings, seeds_of(self.recipe)[0])
+
+    def _trial_name(self, number: int) -> TrialName:
+        return TrialName(str(self.journal), self.name, number)
+
+    def _fingerprint(self) -> str:
+        """Of all that the scores depend on: a search does not go on with those of another recipe."""
+        config = self.recipe.method(self.method).to_dict()
+        config.pop("sweep")
+        identity = json.dumps([config, list(self.axes.items()), seeds_of(self.recipe)[0]])
+        return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
-def open_study(journal: str, name: str, *, minimize: bool = True) -> Any:
-    """The study of this name in a journal file, made if it is not there."""
-    import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+class RunningTrial:
+    """A trial in the process that computes it, which may be another than the one that asked for it."""
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        storage = JournalStorage(JournalFileBackend(journal))
-        return optuna.create_study(
-            study_name=name,
-            storage=storage,
-            direction="minimize" if minimize else "maximize",
-            load_if_exists=True,
-            sampler=optuna.samplers.TPESampler(seed=1, multivariate=True, constant_liar=True),
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=0),
-        )
-    except (ValueError, KeyError, AssertionError, NotImplementedError) as error:
-        raise RunError(
-            f"the journal {journal} cannot be read: {error}",
-            hint="was it written by a newer version? move it away to begin a new search; finished runs are kept",
-        ) from error
+    def __init__(self, name: TrialName) -> None:
+        from optuna.trial import Trial
 
+        study = open_study(Path(name.journal), name.study)
+        frozen = next(trial for trial in study.get_trials(deepcopy=False) if trial.number == name.number)
+        self.trial = Trial(study, frozen._trial_id)
+        self.known = set(frozen.intermediate_values)
+        self.over = frozen.state.is_finished()
+        self.evaluations = 0
 
-def open_trial(journal: str, name: str, number: int) -> Any:
-    """A running trial, from another process than the one that asked for it."""
-    import optuna
-
-    study = open_study(journal, name)
-    found = next(trial for trial in study.get_trials(deepcopy=False) if trial.number == number)
-    return optuna.trial.Trial(study, found._trial_id)
+    def report(self, score: float) -> bool:
+        """The score of the next evaluation; True if the training should be given up."""
+        self.evaluations += 1
+        if self.over:
+            return False
+        if self.evaluations not in self.known:
+            self.trial.report(score, self.evaluations)
+        return bool(self.trial.should_prune())

@@ -1,0 +1,433 @@
+"""Sweeps from beginning to end: chosen on validation, killed at any point, shared by several processes.
+
+Most trainings are pretended (see `tests/sweep_cells.py`); what is under test is that each is done once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sweep_cells import begun, ended, pretend, recipe, valid
+from typer.testing import CliRunner
+
+from lidstone.cli.main import app
+from lidstone.errors import LidstoneError, RunError
+from lidstone.experiment.cell import Job, Outcome, compute, settle
+from lidstone.experiment.engines import Here
+from lidstone.experiment.names import run_name
+from lidstone.experiment.run import Run
+from lidstone.experiment.search import RunningTrial, Search
+from lidstone.experiment.sweep import Sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+CELLS = 11 + 2 * 2  # ten settings of Katz and one without regularizer; two more seeds of each best
+BEST = {"regularizer.gamma_plus": 0.1, "regularizer.gamma_minus": 0.05}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setattr("lidstone.experiment.state.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("lidstone.experiment.sweep.BUSY_SECONDS", 0.2)
+
+
+def sweep(output: Path, *more: str) -> Sweep:
+    return Sweep(recipe(*more), output)
+
+
+def start(output: Path, search: str = "grid", jobs: int = 1, seconds: float = 0.0, *die: str) -> subprocess.Popen[str]:
+    arguments = [str(output), search, "local", str(jobs), str(seconds), *die]
+    command = [sys.executable, "-m", "tests.sweep_cells", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE)
+
+
+def result(process: subprocess.Popen[str]) -> dict[str, Any]:
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return json.loads(text)
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class CutShort:
+    """An engine that is gone after so many cells, as if the process had been killed."""
+
+    width = 1
+
+    def __init__(self, cells: int, compute: Callable[[Job], Outcome] = pretend) -> None:
+        self.here, self.cells = Here(compute), cells
+
+    def submit(self, job: Job) -> None:
+        self.here.submit(job)
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        if self.cells == 0:
+            raise KeyboardInterrupt
+        self.cells -= 1
+        return self.here.next(timeout)
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_best_on_validation_gets_all_seeds(tmp_path: Path) -> None:
+    states = {state.method: state for state in sweep(tmp_path).run(Here(pretend))}
+    best = states["katz"].best
+    assert best is not None
+    assert best.settings == BEST
+    assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == CELLS
+    seeds = [cell.seed for cell, _ in states["katz"].outcomes.values() if cell.settings == BEST]
+    assert sorted(seeds) == [1, 2, 3]
+    assert [cell.seed for cell, _ in states["none"].outcomes.values()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seeds", ["[1]", "[]"])
+def test_fewer_than_two_seeds_are_fine(tmp_path: Path, seeds: str) -> None:
+    sweep(tmp_path, f"sweep.seeds={seeds}").run(Here(pretend))
+    assert len(begun(tmp_path)) == 11
+
+
+@pytest.mark.parametrize("search", ["grid", "tpe"])
+def test_nothing_is_computed_twice_wherever_it_is_cut(tmp_path: Path, search: str) -> None:
+    more = (f"sweep.search={search}", "sweep.trials=4")
+    for _ in range(20):
+        try:
+            sweep(tmp_path, *more).run(CutShort(1))
+        except KeyboardInterrupt:
+            continue
+        break
+    cut = begun(tmp_path)
+    assert max(Counter(cut).values()) == 1
+    states = sweep(tmp_path, *more).run(Here(pretend))
+    assert begun(tmp_path) == cut
+    assert len(cut) == (CELLS if search == "grid" else 1 + 4 + 2 * 2)
+    assert [len(state.outcomes) for state in states] == ([3, 12] if search == "grid" else [3, 6])
+
+
+def test_a_search_that_was_cut_chooses_among_all_its_trials(tmp_path: Path) -> None:
+    more = ("sweep.search=tpe", "sweep.trials=10")  # as many as there are settings
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path, *more).run(CutShort(12))
+    states = {state.method: state for state in sweep(tmp_path, *more).run(Here(pretend))}
+    assert states["katz"].best is not None
+    assert states["katz"].best.settings == BEST
+    assert len(begun(tmp_path)) == CELLS
+
+
+def test_a_search_tries_as_many_settings_as_asked_for(tmp_path: Path) -> None:
+    states = sweep(tmp_path, "sweep.search=tpe", "sweep.trials=7").run(Here(pretend))
+    katz = [cell for cell, _ in states[1].outcomes.values() if cell.seed == 1]
+    assert len({cell.key for cell in katz}) == 7
+
+
+def test_a_changed_recipe_begins_a_new_search(tmp_path: Path) -> None:
+    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3").run(Here(pretend))
+    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3", "training.epochs=2").run(Here(pretend))
+    assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == 2 * (1 + 3 + 4)
+
+
+def always_fails(job: Job) -> Outcome:
+    return settle(job, _fail)
+
+
+def _fail(job: Job) -> Outcome:
+    if job.config["regularizer"]["gamma_plus"] == 0.1:
+        raise RunError("the loss is not a number", hint="lower the rate")
+    return pretend_unlocked(job)
+
+
+def pretend_unlocked(job: Job) -> Outcome:
+    from tests.sweep_cells import _pretend
+
+    return _pretend(job)
+
+
+@pytest.mark.parametrize("search", ["grid", "tpe"])
+def test_cells_that_fail_are_told_and_tried_again_next_time(tmp_path: Path, search: str) -> None:
+    more = (f"sweep.search={search}", "sweep.trials=10")
+    states = sweep(tmp_path, *more).run(Here(always_fails))
+    assert len(states[1].failures()) == 2
+    assert "gamma_plus=0.1 gamma_minus=0.05 seed=1: the loss is not a number. hint: lower the rate" in " ".join(
+        states[1].failures()
+    )
+    assert states[1].best is not None
+    assert states[1].best.settings["regularizer.gamma_plus"] == 0.05
+    states = sweep(tmp_path, *more).run(Here(pretend))
+    assert states[1].best is not None
+    assert states[1].best.settings == BEST
+
+
+def test_a_score_that_is_not_finite_is_never_the_best(tmp_path: Path) -> None:
+    def diverge(job: Job) -> Outcome:
+        outcome = pretend(job)
+        if job.config["regularizer"]["gamma_plus"] == 0.1 and outcome.record:
+            outcome.record["metrics"]["valid"]["perplexity"] = None
+        return outcome
+
+    states = sweep(tmp_path).run(Here(diverge))
+    assert states[1].best is not None
+    assert states[1].best.settings["regularizer.gamma_plus"] == 0.05
+
+
+class Trains:
+    """Stands for `run.train`: three evaluations at the pretended score, then a record."""
+
+    def __init__(self) -> None:
+        self.evaluations: Counter[str] = Counter()
+
+    def __call__(self, recipe: Any, output: str, *, resume: bool, watch: Any) -> Any:
+        job = Job(run_name(recipe), recipe.to_dict(), output)
+        job.folder.mkdir(exist_ok=True)
+        for _ in range(3):
+            self.evaluations[job.name] += 1
+            if watch is not None:
+                watch({"perplexity": valid(job.config)})
+        return Run(job.folder, pretend_unlocked(job).record or {})
+
+
+def test_a_search_gives_up_what_is_worse_than_the_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = Trains()
+    monkeypatch.setattr("lidstone.experiment.run.train", train)
+    more = ("sweep.search=tpe", "sweep.trials=10")
+    _, katz = sweep(tmp_path, *more).run(Here(compute))
+    outcomes = [(cell, out) for cell, out in katz.outcomes.values() if cell.seed == 1]
+    pruned = [cell for cell, out in outcomes if out.state == "pruned"]
+    assert len(outcomes) == 10
+    assert 1 <= len(pruned) <= 6  # the first four are what others are compared with
+    assert katz.best is not None
+    assert katz.best.settings == BEST
+    assert train.evaluations.total() == 3 * (CELLS - len(pruned)) + len(pruned)  # given up at the first evaluation
+    assert all((sweep(tmp_path).job(cell).folder / "pruned.json").exists() for cell in pruned)
+
+    before = train.evaluations.total()
+    _, katz = sweep(tmp_path, *more).run(Here(compute))
+    assert sum(out.state == "pruned" for _, out in katz.outcomes.values()) == len(pruned)
+    assert train.evaluations.total() == before
+    sweep(tmp_path, "sweep.search=grid").run(Here(compute))  # a grid wants them whole
+    assert train.evaluations.total() == before + 3 * len(pruned)
+
+
+def test_a_trial_taken_up_again_goes_on_counting(tmp_path: Path) -> None:
+    search = Search(recipe(), "katz", tmp_path)
+    asked = search.ask(3)
+    assert asked is not None
+    first = RunningTrial(asked[1])
+    first.report(5.0)
+    first.report(4.0)
+    again = RunningTrial(asked[1])  # in another process, which reads its earlier evaluations from a checkpoint
+    for score in (5.0, 4.0, 3.0):
+        again.report(score)
+    assert search.study.trials[0].intermediate_values == {1: 5.0, 2: 4.0, 3: 3.0}
+
+
+def test_a_trial_without_a_setting_is_dropped(tmp_path: Path) -> None:
+    search = Search(recipe(), "katz", tmp_path)
+    search.study.ask()  # killed before it chose
+    asked = search.ask(3)
+    assert asked is not None
+    assert [trial.state.name for trial in search.study.trials] == ["FAIL", "RUNNING"]
+    assert [cell.key for cell, _ in search.tried()] == [asked[0].key]
+
+
+def test_unknown_axes_are_found_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(LidstoneError, match=r"unknown axis training.epoch.*did you mean epochs"):
+        sweep(tmp_path / "runs", "sweep.axes={training.epoch: [1]}")
+    with pytest.raises(LidstoneError, match="katz"):
+        Sweep(recipe(), tmp_path / "runs", ["katzz"])
+    with pytest.raises(LidstoneError, match=r"training.seed must be >= 0"):
+        sweep(tmp_path / "runs", "sweep.seeds=[1, -2]")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_folders_of_newer_versions_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('{"schema": 99}')
+    with pytest.raises(RunError, match=r"newer version \(schema 99\). hint: update lidstone"):
+        sweep(tmp_path).run(Here(pretend))
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(RunError, match="damaged"):
+        sweep(tmp_path).look()
+
+
+@pytest.mark.parametrize("line", ['{"op_code": 4711}\n', '{"op_code": 0}\n', "not json\nat all\n", "[1]\n"])
+def test_journals_of_newer_versions_are_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "sweep.journal").write_text(line)
+    with pytest.raises(RunError, match=r"journal .* cannot be read.*newer version"):
+        sweep(tmp_path, "sweep.search=tpe").run(Here(pretend))
+
+
+def test_half_a_line_in_the_journal_is_mended(tmp_path: Path) -> None:
+    more = ("sweep.search=tpe", "sweep.trials=4")
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path, *more).run(CutShort(3))
+    with (tmp_path / "sweep.journal").open("a") as file:
+        file.write('{"op_code":4,"worker')
+    sweep(tmp_path, *more).run(Here(pretend))
+    assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == 1 + 4 + 2 * 2
+
+
+def test_the_best_of_a_later_look_is_known(tmp_path: Path) -> None:
+    before = sweep(tmp_path).look()
+    assert [sweep(tmp_path).cells_left(state) for state in before] == [1 + 2, 10 + 2]
+    assert sweep(tmp_path).seconds_left(before, 1) is None
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path).run(CutShort(6))
+    middle = sweep(tmp_path).look()
+    assert sweep(tmp_path).seconds_left(middle, 3) == (CELLS - 6) * 60.0 / 3
+    sweep(tmp_path).run(Here(pretend))
+    after = sweep(tmp_path).look()
+    assert [state.best.settings for state in after if state.best] == [{}, BEST]
+    assert sweep(tmp_path).seconds_left(after, 1) == 0.0
+
+
+SET = ["--set", "corpus.limit=100", "--set", "sweep.seeds=[1, 2]", "--method", "katz"]
+
+
+def test_a_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
+    arguments = ["sweep", "demo", *SET, "--set", "sweep.axes={regularizer.gamma_plus: [0.1, 0.5]}"]
+    shown = CliRunner().invoke(app, [*arguments, "--dry-run", "--output", str(tmp_path / "runs")])
+    assert shown.exit_code == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert [line.split(None, 1)[1] for line in lines[:2]] == [
+        "waiting   katz gamma_plus=0.1 seed=1",
+        "waiting   katz gamma_plus=0.5 seed=1",
+    ]
+    assert lines[2] == (
+        "3 trainings to come, 1 of them seeds of the best settings or trials not chosen yet; "
+        "time left: unknown until a cell is done"
+    )
+    as_json = CliRunner().invoke(app, [*arguments, "--dry-run", "--json", "--output", str(tmp_path / "runs")])
+    assert json.loads(as_json.stdout)["to_compute"] == 3
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--set", "sweep.axes={training.epoch: [1]}"],
+            "error: unknown axis training.epoch\nhint: did you mean epochs?",
+        ),
+        (["--address", "auto"], "error: --address is for --engine ray\nhint: add --engine ray"),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "error: there is no Ray cluster at 127.0.0.1:1: "),
+    ],
+)
+def test_mistakes_are_two_lines(tmp_path: Path, arguments: list[str], message: str) -> None:
+    shown = CliRunner().invoke(app, ["sweep", "demo", *SET, *arguments, "--output", str(tmp_path / "runs")])
+    assert shown.exit_code == 1
+    assert message in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_the_live_table(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    from lidstone.cli.sweep import progress_table
+
+    planned, shown = sweep(tmp_path), []
+    console = Console(width=120, force_terminal=True, color_system=None, file=(tmp_path / "screen").open("w"))
+    planned.run(Here(pretend), watch=lambda states, left: shown.append(progress_table(planned, states, left)))
+    with console.file, console.capture() as captured:
+        console.print(shown[3])
+        console.print(shown[-1])
+    first, last = captured.get().split("method", 2)[1:]
+    assert "about 0 h 12 min left" in first  # 3 of 15 cells of a minute each are done
+    assert "gamma_plus=0.1 gamma_minus=0.05" in last
+    assert "nothing left to do" in last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["grid", "tpe"])
+def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path: Path, search: str) -> None:
+    process = start(tmp_path, search, 2, 0.2)
+    wait_for(lambda: len(ended(tmp_path)) >= 4)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    time.sleep(1)  # its workers end with it
+    kept, started = ended(tmp_path), len(begun(tmp_path))
+    assert started - len(kept) <= 2
+    assert result(start(tmp_path, search, 2)) == result(start(tmp_path, search, 1))
+    after = ended(tmp_path)
+    assert {name: after[name] for name in kept} == kept
+    assert len(after) == (CELLS if search == "grid" else 1 + 6 + 2 * 2)
+    assert len(begun(tmp_path)) - len(after) == started - len(kept)  # only what was under way began again
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    assert result(start(tmp_path, "grid", 2, 0.0, "die"))["katz"] == BEST
+    died = (tmp_path / "died").read_text()
+    counts = Counter(begun(tmp_path))
+    assert counts.pop(died) == 2
+    assert set(counts.values()) == {1}
+    assert len(ended(tmp_path)) == CELLS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["grid", "tpe"])
+def test_two_sweeps_share_the_work(tmp_path: Path, search: str) -> None:
+    both = [start(tmp_path, search, 1, 0.15) for _ in range(2)]
+    assert result(both[0]) == result(both[1])
+    assert len(begun(tmp_path)) == len(ended(tmp_path)) == (CELLS if search == "grid" else 1 + 6 + 2 * 2)
+
+
+TINY = [
+    *("--set", "corpus.limit=100", "--set", "training.epochs=2", "--set", "training.eval_every=2"),
+    *("--set", "model={layers: 1, width: 8, heads: 1, ffn: 8, max_positions: 64, kind: transformer-lm}"),
+    *("--set", "sweep.seeds=[1, 2]", "--set", "sweep.axes={regularizer.gamma_plus: [0.1, 0.5, 1.0]}"),
+    *("--set", "sweep.search=tpe", "--set", "sweep.trials=2", "--method", "jelinek-mercer"),
+]
+
+
+def on_terminal(command: list[str]) -> tuple[int, str]:
+    """The exit code, and what is written to a terminal as stderr."""
+    screen, theirs = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # which is how a terminal ends
+            while part := os.read(screen, 1 << 16):
+                shown += part
+    os.close(screen)
+    return process.returncode, shown.decode()
+
+
+@pytest.mark.slow
+def test_a_real_sweep_on_a_terminal(tmp_path: Path) -> None:
+    output = tmp_path / "runs"
+    run = "from lidstone.cli.main import run; run()"
+    command = [sys.executable, "-c", run, "sweep", "demo", *TINY, "--jobs", "2", "--output", str(output)]
+    code, shown = on_terminal(command)
+    assert code == 0, shown
+    assert "jelinek-mercer" in shown
+    assert "in work" in shown
+    records = [json.loads(file.read_text()) for file in output.glob("*/run.json")]
+    assert sorted(record["seed"] for record in records) == [1, 1, 2]
+    assert {record["config"]["training"]["threads"] for record in records} == {
+        max(1, len(os.sched_getaffinity(0)) // 2)
+    }
+    scores = {record["metrics"]["valid"]["perplexity"]: record for record in records if record["seed"] == 1}
+    second = next(record for record in records if record["seed"] == 2)
+    assert scores[min(scores)]["method"]["gamma_plus"] == second["method"]["gamma_plus"]
+    before = ended(output)
+    again = subprocess.run([*command, "--json"], text=True, capture_output=True, timeout=240)
+    assert again.returncode == 0, again.stderr
+    assert ended(output) == before
+    assert len(json.loads(again.stdout)[0]["ids"]) == 3

@@ -1,0 +1,102 @@
+"""Sweeps whose trainings are pretended, in this process or as a program that tests can start several times and kill.
+
+    python -m tests.sweep_cells OUTPUT grid|tpe local|ray JOBS SECONDS [die]
+
+Every training that begins adds a line to `begun.txt`; every one that ends writes a run.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from lidstone.experiment.cell import Job, Outcome, settle
+from lidstone.experiment.config import Recipe, load_recipe
+from lidstone.experiment.sweep import Sweep
+
+SECONDS, DIE = "PRETEND_SECONDS", "PRETEND_DIE"
+AXES = "{regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.05, 0.1]}"
+
+
+def recipe(*more: str) -> Recipe:
+    """A sweep of ten settings of Katz and one of no regularizer, three seeds each: 11 + 2 * 2 trainings."""
+    methods = "methods=[{name: none}, {smoother: katz, gamma: 0.1}]"
+    small = ["corpus.limit=100", methods, f"sweep.axes={AXES}", "sweep.seeds=[1, 2, 3]"]
+    return load_recipe("demo", [*small, *more])
+
+
+def valid(config: dict[str, Any]) -> float:
+    """The pretended perplexity: lowest at gamma_plus 0.1, gamma_minus 0.05."""
+    plus, minus = (config["regularizer"][name] or 0.0 for name in ("gamma_plus", "gamma_minus"))
+    return 100 + abs(plus - 0.1) + minus + config["training"]["seed"] / 1000
+
+
+def pretend(job: Job) -> Outcome:
+    """Compute a cell, as far as the rest of a sweep can see."""
+    return settle(job, _pretend)
+
+
+def _pretend(job: Job) -> Outcome:
+    output = Path(job.output)
+    with (output / "begun.txt").open("a") as file:
+        file.write(f"{job.name}\n")
+    time.sleep(float(os.environ.get(SECONDS, "0")))
+    if DIE in os.environ and not (output / "died").exists():
+        (output / "died").write_text(job.name)
+        os.kill(os.getpid(), signal.SIGKILL)
+    score = valid(job.config)
+    record = {
+        "schema": 1,
+        "id": job.name,
+        "status": "complete",
+        "seed": job.config["training"]["seed"],
+        "metrics": {
+            "valid": {"perplexity": score},
+            "test": {"perplexity": -score},
+        },  # whoever looks at test chooses ill
+        "cost": {"total_seconds": 60.0},
+        "threads": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")},
+    }
+    job.folder.mkdir(exist_ok=True)
+    (job.folder / "half").write_text(json.dumps(record))
+    (job.folder / "half").replace(job.folder / "run.json")
+    return Outcome("complete", record, computed=True)
+
+
+def begun(output: Path) -> list[str]:
+    """The trainings that began, in order."""
+    file = output / "begun.txt"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def ended(output: Path) -> dict[str, int]:
+    """The trainings that ended, and when."""
+    return {file.parent.name: file.stat().st_mtime_ns for file in output.glob("*/run.json")}
+
+
+def main(output: str, search: str, engine: str, jobs: str, seconds: str, *die: str) -> None:
+    """Run the sweep."""
+    os.environ |= {SECONDS: seconds, **({DIE: "1"} if die else {})}
+    sweep = Sweep(recipe(f"sweep.search={search}", "sweep.trials=6"), output)
+    if engine == "ray":
+        from lidstone.experiment.cluster import Ray
+
+        running: Any = Ray(jobs=int(jobs), compute=pretend)
+    else:
+        from lidstone.experiment.engines import Processes
+
+        running = Processes(int(jobs), 1, compute=pretend)
+    try:
+        states = sweep.run(running, threads=1)
+    finally:
+        running.close()
+    print(json.dumps({state.method: dict(state.best.settings) if state.best else None for state in states}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

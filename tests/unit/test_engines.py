@@ -1,0 +1,145 @@
+"""Locks, worker processes and addresses: what a sweep stands on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lidstone.errors import RunError
+from lidstone.experiment.cell import Job, Outcome, finished, settle
+from lidstone.experiment.cluster import _probe
+from lidstone.experiment.engines import RETRIES, Here, Processes
+from lidstone.experiment.locks import claim
+
+
+def answer(job: Job) -> Outcome:
+    return Outcome("complete", {"pid": os.getpid(), "omp": os.environ.get("OMP_NUM_THREADS")})
+
+
+def die(job: Job) -> Outcome:
+    """Die on the job called bad; else answer."""
+    with (Path(job.output) / f"{job.name}.tries").open("a") as file:
+        file.write("x")
+    if job.name == "bad":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer(job)
+
+
+def fail(job: Job) -> Outcome:
+    return settle(job, lambda job: {}["what is not there"])  # type: ignore[index]
+
+
+@pytest.fixture
+def workers() -> Iterator[list[Processes]]:
+    opened: list[Processes] = []
+    yield opened
+    for engine in opened:
+        engine.close()
+
+
+def run(engine: Processes | Here, jobs: list[Job]) -> dict[str, Outcome]:
+    for job in jobs:
+        engine.submit(job)
+    return {job.name: outcome for job, outcome in filter(None, (engine.next() for _ in jobs))}
+
+
+HOLD = """
+import signal, sys
+from pathlib import Path
+from lidstone.experiment.locks import claim
+with claim(Path(sys.argv[1]), "cell") as mine:
+    print(mine, flush=True)
+    signal.pause()
+"""
+
+
+def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        with claim(tmp_path, "cell") as mine:
+            assert not mine
+        holder.kill()
+    with claim(tmp_path, "cell") as mine:
+        assert mine
+
+
+def test_what_is_locked_is_busy_and_not_computed(tmp_path: Path) -> None:
+    job = Job("cell", {}, str(tmp_path))
+    with claim(tmp_path, "cell"):
+        assert settle(job, answer).state == "busy"
+    assert settle(job, answer).state == "complete"
+
+
+def test_only_a_search_takes_pruned_for_an_answer(tmp_path: Path) -> None:
+    from lidstone.experiment.cell import TrialName
+
+    (tmp_path / "cell").mkdir()
+    (tmp_path / "cell" / "pruned.json").write_text('{"metrics": {"valid": {"perplexity": 3.0}}}')
+    assert finished(Job("cell", {}, str(tmp_path))) is None
+    found = finished(Job("cell", {}, str(tmp_path), trial=TrialName("journal", "study", 0)))
+    assert found is not None
+    assert (found.state, found.score("perplexity")) == ("pruned", 3.0)
+
+
+def test_a_bug_in_one_cell_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = run(Here(fail), [Job("cell", {}, str(tmp_path))])["cell"]
+    assert (outcome.state, outcome.message) == ("failed", "KeyError: 'what is not there'")
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_workers_are_pinned_and_used_again(tmp_path: Path, workers: list[Processes]) -> None:
+    before = dict(os.environ)
+    engine = Processes(2, threads=3, compute=answer)
+    workers.append(engine)
+    outcomes = run(engine, [Job(name, {}, str(tmp_path)) for name in "ab"])
+    records = [outcome.record or {} for outcome in outcomes.values()]
+    assert [record["omp"] for record in records] == ["3", "3"]
+    again = run(engine, [Job("c", {}, str(tmp_path))])["c"].record or {}
+    assert again["pid"] in {record["pid"] for record in records}
+    assert os.getpid() != again["pid"]
+    assert dict(os.environ) == before
+
+
+def test_nothing_done_in_time_is_none(tmp_path: Path) -> None:
+    assert Processes(2).next(timeout=0.0) is None
+
+
+def test_a_worker_that_dies_takes_only_its_own_cell_with_it(tmp_path: Path, workers: list[Processes]) -> None:
+    engine = Processes(2, compute=die)
+    workers.append(engine)
+    outcomes = run(engine, [Job(name, {}, str(tmp_path)) for name in ("bad", "good")])
+    assert outcomes["good"].state == "complete"
+    assert outcomes["bad"].state == "failed"
+    assert "died 4 times" in outcomes["bad"].message
+    assert (tmp_path / "bad.tries").read_text() == "x" * (RETRIES + 1)
+    assert (tmp_path / "good.tries").read_text() == "x"
+
+
+@pytest.mark.parametrize("address", ["head", "ray://head", "head:port"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(RunError, match=r"is no address of a Ray cluster. hint: give auto, HOST:6379"):
+        _probe(address)
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_unreachable_cluster_is_named_at_once(scheme: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]  # bound, but nobody listens
+        with pytest.raises(RunError, match=f"no Ray cluster at {scheme}127.0.0.1:{port}.*refused.*ray start --head"):
+            _probe(f"{scheme}127.0.0.1:{port}")
+
+
+def test_a_cluster_that_answers_passes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        _probe(f"127.0.0.1:{server.getsockname()[1]}")
+    for named in (None, "auto", "local"):
+        _probe(named)
