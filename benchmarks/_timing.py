@@ -51,10 +51,21 @@ def hardware() -> dict[str, Any]:
     return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
 
 
+PEAK = """
+def peak():
+    import re, resource
+    from pathlib import Path
+    status = Path("/proc/self/status")  # on Linux ru_maxrss of a new process begins with what its parent had
+    if status.exists():
+        return int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+"""
+
+
 def peak_memory(code: str) -> int:
     """Peak resident bytes of a fresh interpreter that runs `code`."""
-    report = "\nimport resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
-    result = subprocess.run([sys.executable, "-c", code + report], capture_output=True, text=True, check=True)
+    program = f"{code}\n{PEAK}\nprint(peak())"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return int(result.stdout.split()[-1])
 
 

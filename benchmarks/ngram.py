@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _timing import interleaved, wall_and_cpu, write_results
+from _timing import PEAK, interleaved, wall_and_cpu, write_results
 
 import lidstone as ld
 from lidstone.ngram.storage import load_table
@@ -204,10 +204,9 @@ def bench_loading(corpora: dict[str, Path], folder: Path, rounds: int) -> dict[s
 
 
 MEMORY = """
-import io, resource, sys, warnings
+import io, sys, warnings
 import numpy as np
 import lidstone as ld
-def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 warnings.simplefilter("ignore")
 draw = np.random.default_rng(0).integers(0, 9, (300, 9))
 small = "\\n".join(" ".join(map(str, line)) for line in draw).encode()
@@ -225,7 +224,7 @@ def bench_memory(corpora: dict[str, Path]) -> dict[str, Any]:
     found = {}
     for name in ("wikitext-2", "all corpora"):
         for order in ORDERS:
-            command = [sys.executable, "-c", MEMORY, str(corpora[name]), str(order)]
+            command = [sys.executable, "-c", PEAK + MEMORY, str(corpora[name]), str(order)]
             output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             growth, ngrams, tokens = map(int, output.split())
             found[f"{name}, order {order}"] = {
@@ -256,7 +255,9 @@ def show(title: str, figures: dict[str, dict[str, float]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round of everything")
-    rounds = 1 if parser.parse_args().quick else 5
+    parser.add_argument("--rounds", type=int, default=5, help="how often everything is repeated (5)")
+    arguments = parser.parse_args()
+    rounds = 1 if arguments.quick else arguments.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         corpora = write_corpora(folder)
