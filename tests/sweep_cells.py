@@ -19,7 +19,7 @@ from lidstone.experiment.cell import Job, Outcome, settle
 from lidstone.experiment.config import Recipe, load_recipe
 from lidstone.experiment.sweep import Sweep
 
-SECONDS, DIE = "PRETEND_SECONDS", "PRETEND_DIE"
+SECONDS, DIE = "LIDSTONE_PRETEND_SECONDS", "LIDSTONE_PRETEND_DIE"  # so named, they reach the workers of a cluster
 AXES = "{regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.05, 0.1]}"
 
 

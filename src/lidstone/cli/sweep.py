@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from enum import Enum
@@ -64,7 +65,7 @@ def sweep(
     if dry_run:
         return _show_cells(planned, jobs or 1, as_json)
     threads = threads or _share(engine, jobs)
-    with _Live(planned) as live:
+    with contextlib.redirect_stdout(sys.stderr), _Live(planned) as live:  # Ray talks on stdout
         running = _engine(engine, jobs, threads, address, output)
         try:
             states = planned.run(running, threads=threads, watch=live.update)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 from pathlib import Path
@@ -70,7 +71,13 @@ def _connect(address: str | None) -> Any:
     address = address or os.environ.get("RAY_ADDRESS")
     _probe(address)
     try:
-        ray.init(address=address, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False)
+        ray.init(
+            address=address,
+            ignore_reinit_error=True,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise _unreachable(address, _first_line(error)) from error
     return ray
