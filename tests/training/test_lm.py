@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.tiny import lm_values, recipe, write_texts
 
-from lidstone.errors import RunError
+from lidstone.errors import InputError, RunError
 from lidstone.evaluation.batching import IGNORED, length_batches, pieces
 from lidstone.evaluation.perplexity import score_sentences
 from lidstone.experiment.run import make_batches, make_model, train
@@ -244,3 +244,23 @@ def test_baselines_train(files, tmp_path, kind):
     values["regularizer"] = {"kind": kind} | ({} if kind == "none" else {"gamma": 0.1})
     record = train(recipe(values), tmp_path / "runs").record
     assert record["name"] == kind.replace("_", "-") and record["metrics"]["test"]["perplexity"] > 1
+
+
+def test_any_causal_model_can_be_trained_and_trained_further(files, tmp_path):
+    values = lm_values(files, max_steps=2, eval_every=2)
+    values["model"] = {"kind": "auto", "checkpoint": "gpt2",
+                       "options": {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 12}}  # fmt: skip
+    first = train(recipe(values), tmp_path / "runs")
+    values["model"] = {"kind": "auto", "checkpoint": str(first.folder / "model")}
+    second = train(recipe(values), tmp_path / "runs")
+    assert second.record["metrics"]["test"]["perplexity"] < first.record["metrics"]["test"]["perplexity"]
+    with pytest.raises(InputError, match="blocks of 13 tokens are longer than the model reads, 12"):
+        train(recipe({**values, "training": {**values["training"], "block_length": 13}}), tmp_path / "runs")
+
+
+def test_packed_blocks_bf16_and_schedules_train(files, tmp_path):
+    values = lm_values(files, max_steps=3, eval_every=3, block_length=8, precision="bf16")
+    values["regularizer"]["schedule"] = {"kind": "linear", "final": 0.0, "steps": 2}
+    record = train(recipe(values), tmp_path / "runs", tensorboard=True).record
+    assert 1 < record["metrics"]["test"]["perplexity"] < 100
+    assert list((tmp_path / "runs" / record["id"] / "tensorboard").rglob("events*"))

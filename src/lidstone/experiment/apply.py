@@ -96,8 +96,8 @@ def continue_prompt(
     torch.manual_seed(seed)
     with torch.inference_mode():
         output = saved.model.generate(
-            input_ids=torch.tensor([ids]),
-            attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+            input_ids=torch.tensor([ids], device=saved.model.device),
+            attention_mask=torch.ones(1, len(ids), dtype=torch.long, device=saved.model.device),
             do_sample=True,
             num_return_sequences=number,
             temperature=temperature,

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import platform
+import re
 import resource
 import sys
 from pathlib import Path
@@ -72,6 +73,10 @@ def peak_memory() -> int:
 
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
+    status = Path("/proc/self/status")  # Linux: `ru_maxrss` of a new process begins with its parent's
+    found = re.search(r"VmHWM:\s+(\d+)", status.read_text()) if status.exists() else None
+    if found:
+        return int(found[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lidstone.errors import RunError
+from lidstone.errors import InputError, RunError
 from lidstone.experiment.cache import new_folder
 from lidstone.experiment.config import Recipe
 from lidstone.experiment.data import prepare_corpus
@@ -31,11 +31,13 @@ from lidstone.experiment.record import (
     write_record,
 )
 from lidstone.experiment.saved import SavedModel
-from lidstone.experiment.scoring import Scorer, beam_of
+from lidstone.experiment.scoring import Scorer, beam_of, reach_of
 from lidstone.training.arguments import process_count, process_rank
 from lidstone.training.batches import Batches, BatchSize
 
 Watch = Callable[[dict[str, float]], None]
+
+PAD = 1  # the id of padding in our vocabularies, see `pipeline.SPECIALS`
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def _train(
 ) -> Run:
     from lidstone.training.fit import FitSettings, fit
 
-    model, batches = make_model(recipe, prepared), make_batches(recipe, prepared)
+    model = make_model(recipe, prepared)
+    batches = make_batches(recipe, prepared, reach_of(model))
     settings = fit_settings(recipe, FitSettings, tensorboard=tensorboard)
     with _first_process_first():
         loss = make_loss(recipe.regularizer, prepared, settings.steps(len(batches), process_count()))
@@ -138,24 +141,27 @@ def make_model(recipe: Recipe, prepared: Prepared) -> Any:
     )
 
 
-def make_batches(recipe: Recipe, prepared: Prepared) -> Batches:
-    """The training text in batches: sentences, blocks or pairs."""
+def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -> Batches:
+    """The training text in batches: sentences, blocks or pairs; `reach` is the longest sequence the model reads."""
     from lidstone.training.lm import block_batches, sentence_batches
     from lidstone.training.mt import check_pair_lengths, pair_batches
 
-    training, vocab = recipe.training, prepared.vocab
-    size = BatchSize(training.batch_tokens, training.batch_size)
-    limit = recipe.model.max_positions
-    split = prepared.train
+    training, eos, split = recipe.training, prepared.vocab.eos, prepared.train
+    size, seed = BatchSize(training.batch_tokens, training.batch_size), training.seed
+    limit = reach or recipe.model.max_positions
     if split.source is not None:
         test = prepared.test
         check_pair_lengths(list(test.source or ()), list(test.target), limit, "test")
         sources, targets = list(split.source), list(split.target)
-        return pair_batches(sources, targets, eos=vocab.eos, pad=1, limit=limit, size=size, seed=training.seed)
-    if training.block_length is not None:
-        stream, block = split.target.stream, training.block_length
-        return block_batches(stream, eos=vocab.eos, block=block, size=size, seed=training.seed)
-    return sentence_batches(list(split.target), eos=vocab.eos, limit=limit, size=size, seed=training.seed)
+        return pair_batches(sources, targets, eos=eos, pad=PAD, limit=limit, size=size, seed=seed)
+    if training.block_length is None:
+        return sentence_batches(list(split.target), eos=eos, limit=limit, size=size, seed=seed)
+    if training.block_length > limit:
+        raise InputError(
+            f"blocks of {training.block_length} tokens are longer than the model reads, {limit}",
+            hint="set training.block_length lower",
+        )
+    return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed)
 
 
 def fit_settings(recipe: Recipe, settings: Any, **more: Any) -> Any:

@@ -43,9 +43,13 @@ class SavedModel:
 
 def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
     """Load a run's model, a model folder of lidstone, or any causal checkpoint of transformers with its tokenizer."""
+    import torch
+
     folder = _model_folder(Path(path))
     saved = _ours(folder) if (folder / "lidstone.json").is_file() else _foreign(folder)
     saved.model.eval()
+    if torch.cuda.is_available():
+        saved.model.to("cuda")
     size, expected = saved.model.get_output_embeddings().weight.shape[0], saved.target.vocabulary.size
     if size != expected:
         raise VocabularyMismatch(

@@ -44,17 +44,13 @@ class Scorer:
     prepared: Prepared
 
     def validation(self) -> Callable[[Any], dict[str, float]]:
-        """What is measured during training: the loss, and the metric that decides.
-
-        A recipe may limit the sentences that BLEU is taken of (`evaluation.valid_limit`): the first so many.
-        """
-        limit = getattr(self.recipe.evaluation, "valid_limit", None)
+        """What is measured during training: the loss, and the metric that decides."""
 
         def score(model: Any) -> dict[str, float]:
             found = self._shared_likelihood(model, self.prepared.valid)
             values = {"loss": found.loss, "perplexity": found.perplexity}
             if self.recipe.evaluation.metric == "bleu":
-                values["bleu"] = self._shared_bleu(model, self.prepared.valid, limit)
+                values["bleu"] = self._shared_bleu(model, self.prepared.valid)
             return values
 
         return score
@@ -94,8 +90,8 @@ class Scorer:
         parts = _gathered((own.nll, own.lengths))
         return SentenceScores(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
-    def _shared_bleu(self, model: Any, split: Split, limit: int | None) -> float:
-        count = min(limit or len(split), len(split))
+    def _shared_bleu(self, model: Any, split: Split) -> float:
+        count = len(split)
         lines: list[str] = [""] * count
         own = self.hypotheses(model, split, slice(process_rank(), count, process_count()))
         for rank, part in enumerate(_gathered(own)):

@@ -1,0 +1,164 @@
+"""What training costs: the regularizer, the pipeline, preparing data, searching translations.
+
+    python benchmarks/training.py [--quick]        writes benchmarks/results/training.json
+
+Targets: regularised / plain tokens per second >= 0.97; pipeline over a bare PyTorch loop <= 1.05; WikiText-2 prepared
+in < 20 s. Steps are timed by the difference of a long and a short training, so that set-up and checkpoint drop out;
+processor time of one thread is what ratios are taken of: other programs on the machine disturb it least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from _timing import wall_and_cpu, write_results
+
+from lidstone.evaluation.beam import Beam, translate_ids
+from lidstone.experiment.config import load_recipe
+from lidstone.experiment.data import prepare_corpus
+from lidstone.experiment.method import make_loss
+from lidstone.experiment.run import fit_settings, make_batches, make_model, quiet_transformers
+from lidstone.training.fit import FitSettings, fit
+from lidstone.training.models import build_model
+
+METHOD = "kneser-essen-ney"
+
+
+def step_costs(rounds: int, steps: int) -> dict[str, Any]:
+    """Processor seconds per update: a bare loop, the pipeline without and with a regularizer."""
+    recipe = load_recipe("wikitext2_small", ["corpus.fraction=0.05", "training.threads=1"])
+    prepared = prepare_corpus(recipe)
+    plain, regular = (make_loss(recipe.method(name).regularizer, prepared, 100) for name in ("none", METHOD))
+    batches = make_batches(recipe, prepared)
+    ways: dict[str, Callable[[int], None]] = {
+        "bare loop": lambda count: bare_loop(make_model(recipe, prepared), batches, recipe, count),
+        "pipeline, plain": lambda count: pipeline(make_model(recipe, prepared), plain, batches, recipe, count),
+        "pipeline, regularised": lambda count: pipeline(make_model(recipe, prepared), regular, batches, recipe, count),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            short, long = timed(way, steps), timed(way, 3 * steps)
+            if number:  # the first round warms up
+                seconds[name].append((long - short) / (2 * steps))
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    bare, without, with_ = medians.values()
+    tokens = recipe.training.batch_tokens or 0
+    return {
+        "cpu_seconds_per_update": medians,
+        "tokens_per_cpu_second": {name: tokens / value for name, value in medians.items()},
+        "regularised_over_plain": without / with_,
+        "pipeline_over_bare_loop": without / bare,
+        "vocabulary": prepared.vocab.size,
+        "method": METHOD,
+        "batch_tokens": tokens,
+    }
+
+
+def timed(way: Callable[[int], None], steps: int) -> float:
+    began = time.process_time()
+    way(steps)
+    return time.process_time() - began
+
+
+def bare_loop(model: Any, batches: Any, recipe: Any, steps: int) -> None:
+    """What one would write by hand: the same batches, optimizer and clipping."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    loss_of = torch.nn.CrossEntropyLoss()
+    model.train()
+    for number in range(steps):
+        batch = batches[number % len(batches)]
+        logits = model(input_ids=batch["input_ids"]).logits
+        loss_of(logits.flatten(0, 1), batch["labels"].flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.training.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def pipeline(model: Any, loss: Any, batches: Any, recipe: Any, steps: int) -> None:
+    settings = fit_settings(recipe, FitSettings)
+    settings = replace(settings, epochs=None, max_steps=steps, eval_every=steps, patience=None)
+    with tempfile.TemporaryDirectory() as folder:
+        fit(model, loss, batches, lambda _: {"loss": 1.0, "perplexity": 2.7}, settings, Path(folder))
+
+
+def preparation(quick: bool) -> dict[str, Any]:
+    """From the compressed files of WikiText-2 to ids, 16,000 merges learnt on the way; then from the cache."""
+    overrides = ["corpus.fraction=1.0", f"tokenizer.merges={1000 if quick else 16_000}"]
+    recipe, kept = load_recipe("wikitext2_small", overrides), os.environ.get("LIDSTONE_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["LIDSTONE_CACHE"] = folder
+        try:
+            found = {}
+            for name in ("first", "again"):
+                wall, busy = time.perf_counter(), sum(os.times()[:4])
+                prepare_corpus(recipe)
+                found[name] = {"seconds": time.perf_counter() - wall, "cpu_seconds": sum(os.times()[:4]) - busy}
+        finally:
+            os.environ.pop("LIDSTONE_CACHE")
+            if kept is not None:
+                os.environ["LIDSTONE_CACHE"] = kept
+    return {"merges": recipe.tokenizer.merges, **found}
+
+
+def beam_search(rounds: int, sentences: int) -> dict[str, Any]:
+    """Beam 5 over a batch of sentences against one sentence after the other, with the CPU recipe's network."""
+    recipe = load_recipe("iwslt14_deen_small", ["corpus.limit=2000", "tokenizer.merges=1000"])
+    prepared = prepare_corpus(recipe)
+    torch.manual_seed(1)
+    model = build_model(
+        recipe.model.spec(), prepared.vocab.size, source_vocab_size=prepared.source.vocabulary.size
+    ).eval()
+    sources = [ids for ids in list(prepared.valid.source)[: 4 * sentences] if 5 <= len(ids) <= 30][:sentences]
+    times = wall_and_cpu(
+        {
+            "batched": lambda: translate_ids(model, sources, prepared.vocab, Beam(batch_size=64)),
+            "one by one": lambda: [translate_ids(model, [ids], prepared.vocab, Beam()) for ids in sources],
+        },
+        rounds,
+    )
+    speeds = {name: len(sources) / value["cpu_seconds"] for name, value in times.items()}
+    return {"sentences": len(sources), "sentences_per_cpu_second": speeds, "times": times}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="a minute instead of several")
+    quick = parser.parse_args().quick
+    torch.set_num_threads(1)
+    quiet_transformers()
+    rounds = 1 if quick else 5
+    results = {
+        "torch": torch.__version__,
+        "threads": 1,
+        "steps": step_costs(rounds, 4 if quick else 8),
+        "beam": beam_search(1, 8 if quick else 48),
+        "preparation": preparation(quick),
+    }
+    show(results)
+    if not quick:
+        write_results("training", results)
+
+
+def show(results: dict[str, Any]) -> None:
+    steps = results["steps"]
+    for name, value in steps["cpu_seconds_per_update"].items():
+        print(f"{name:24} {1000 * value:8.1f} ms per update")
+    print(f"regularised / plain, tokens/s   {steps['regularised_over_plain']:.3f}  (target >= 0.97)")
+    print(f"pipeline / bare loop, time      {steps['pipeline_over_bare_loop']:.3f}  (target <= 1.05)")
+    speeds = results["beam"]["sentences_per_cpu_second"]
+    print(f"beam 5: {speeds['batched']:.1f} sentences/s batched, {speeds['one by one']:.1f} one by one")
+    print(f"preparing WikiText-2: {results['preparation']['first']['cpu_seconds']:.1f} CPU s (target < 20)")
+
+
+if __name__ == "__main__":
+    main()
