@@ -66,7 +66,7 @@ def main() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
     corpus = embedded_corpus()[:150] if options.smoke else embedded_corpus()
-    training, validation, _ = split_sentences(corpus)
+    training, validation, _ = split_sentences([line for line in corpus if len(line) <= 60])
     frequent = [word for word, times in Counter(word for line in training for word in line).items() if times > 1]
     vocab = ld.Vocabulary.from_words(frequent)
     train, valid = ([torch.from_numpy(vocab.encode(line)).long() for line in part] for part in (training, validation))

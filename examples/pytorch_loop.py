@@ -77,7 +77,7 @@ def main() -> None:
     options = parser.parse_args()
 
     corpus = embedded_corpus()[:150] if options.smoke else embedded_corpus()
-    training, validation, _ = split_sentences(corpus)
+    training, validation, _ = split_sentences([line for line in corpus if len(line) <= 60])
     frequent = [word for word, times in Counter(word for line in training for word in line).items() if times > 1]
     vocab = ld.Vocabulary.from_words(frequent)
     ids = {"train": [vocab.encode(line) for line in training], "valid": [vocab.encode(line) for line in validation]}
