@@ -20,6 +20,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.trie import Trie
 
 MAX_POSITIONS = 2**31 - 1
+POSITION_BITS = 32
 
 
 def count_stream(
@@ -39,20 +40,26 @@ def count_stream(
     levels = [_unigrams(stream, vocab_size)]
     firsts = [np.empty(0, np.int32)]
     blocks = np.arange(vocab_size + 2)  # where, among the nodes of this order, those that begin with word w start
-    entries = np.empty(len(stream), np.int64)
+    entries = np.empty(len(stream), np.int32)
     _sort_by_word(stream, _offsets(levels[0][2])[:-1], entries)
     base = 0
     for length in range(1, order):
         words, _, counts = levels[-1]
         followed = np.where(words == eos, 0, counts) if terminated else _followed(stream, entries, counts, base, length)
         offsets = _offsets(followed)
-        inside = len(entries) - int(counts[blocks[vocab_size] :].sum())  # the rest begin with <s>, the last block
-        extended = np.empty(offsets[-1], np.int64)
-        _extend(stream, entries[:inside], offsets[blocks[:-1]], extended)
+        shift = (
+            POSITION_BITS if length < order - 1 else 0
+        )  # the top order is not extended: its entries need no position
+        extended = np.empty(offsets[-1], np.int64 if shift else np.int32)
+        inside = counts[: blocks[vocab_size]]  # the rest begin with <s>, and nothing comes before
+        if length == 1:
+            _extend_words(stream, entries, inside, offsets[blocks[:-1]], extended, shift)
+        else:
+            _extend(stream, entries[: inside.sum()], offsets[blocks[:-1]], extended, shift)
         entries = extended
-        size = _count_groups(entries, followed)
+        size = _count_groups(entries, followed, shift)
         first, level = np.empty(len(words), np.int32), _empty_level(size)
-        _group(entries, followed, words, base, base + len(words), first, *level)
+        _group(entries, followed, words, base, shift, first, *level)
         base += len(words)
         blocks = np.append(first, base + size)[blocks] - base
         levels.append(level)
@@ -83,14 +90,15 @@ def _all_end_with(stream: NDArray[np.int32], eos: int, bos: int) -> bool:
 
 
 # An entry is a position and the node of the k-gram that starts there, in one integer: one memory access, not two.
+# Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone.
 
 
 @njit(cache=True, nogil=True)
 def _sort_by_word(stream, starts, entries):  # type: ignore[no-untyped-def]
-    """The entries of the unigrams, sorted by word."""
+    """The entries of the unigrams: positions sorted by word."""
     for position in range(len(stream)):
-        word = np.int64(stream[position])
-        entries[starts[word]] = word << 32 | position
+        word = stream[position]
+        entries[starts[word]] = position
         starts[word] += 1
 
 
@@ -100,44 +108,57 @@ def _followed(stream, entries, counts, base, length):  # type: ignore[no-untyped
     bos = stream[0]
     followed = counts.copy()
     for entry in entries:
-        end = (entry & 0xFFFFFFFF) + length
-        if end == len(stream) or stream[end] == bos:
-            followed[(entry >> 32) - base] -= 1
+        start = entry & 0xFFFFFFFF
+        if start + length == len(stream) or stream[start + length] == bos:
+            followed[stream[start] if length == 1 else (entry >> 32) - base] -= 1
     return followed
 
 
 @njit(cache=True, nogil=True)
-def _extend(stream, entries, starts, extended):  # type: ignore[no-untyped-def]
+def _extend_words(stream, entries, counts, starts, extended, shift):  # type: ignore[no-untyped-def]
+    """`_extend` from unigrams to bigrams, where an entry is a position alone."""
+    start = 0
+    for word in range(len(counts)):
+        for i in range(start, start + counts[word]):
+            before = stream[entries[i] - 1]
+            extended[starts[before]] = np.int64(word) << 32 | (entries[i] - 1) if shift else word
+            starts[before] += 1
+        start += counts[word]
+
+
+@njit(cache=True, nogil=True)
+def _extend(stream, entries, starts, extended, shift):  # type: ignore[no-untyped-def]
     """From the order by k-grams to that by (k+1)-grams; until `_group`, an entry holds the node of its suffix."""
     for entry in entries:
         word = stream[(entry & 0xFFFFFFFF) - 1]
-        extended[starts[word]] = entry - 1
+        extended[starts[word]] = entry - 1 if shift else entry >> 32
         starts[word] += 1
 
 
 @njit(cache=True, nogil=True)
-def _count_groups(entries, followed):  # type: ignore[no-untyped-def]
+def _count_groups(entries, followed, shift):  # type: ignore[no-untyped-def]
     """How many runs of one suffix under one parent there are."""
     groups, end = 0, 0
     for size in followed:
         for i in range(end, end + size):
-            groups += i == end or entries[i] >> 32 != entries[i - 1] >> 32
+            groups += i == end or entries[i] >> shift != entries[i - 1] >> shift
         end += size
     return groups
 
 
 @njit(cache=True, nogil=True)
-def _group(entries, followed, words, base, next_base, first, new_words, suffixes, counts):  # type: ignore[no-untyped-def]
+def _group(entries, followed, words, base, shift, first, new_words, suffixes, counts):  # type: ignore[no-untyped-def]
     """Runs of one suffix under one parent are one new node; the entries are given its id in place."""
-    node, end = -1, 0
+    node, end, next_base = -1, 0, base + len(words)
     for parent in range(len(followed)):
         first[parent] = next_base + node + 1
         suffix = -1
         for i in range(end, end + followed[parent]):
-            if entries[i] >> 32 != suffix:
-                suffix = entries[i] >> 32
+            if entries[i] >> shift != suffix:
+                suffix = entries[i] >> shift
                 node += 1
                 new_words[node], suffixes[node], counts[node] = words[suffix - base], suffix, 0
             counts[node] += 1
-            entries[i] = np.int64(next_base + node) << 32 | (entries[i] & 0xFFFFFFFF)
+            if shift:
+                entries[i] = np.int64(next_base + node) << 32 | (entries[i] & 0xFFFFFFFF)
         end += followed[parent]
