@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
     from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
+    from lidstone.experiment.comparisons import compare_runs
     from lidstone.ngram.arpa import read_arpa, write_arpa
     from lidstone.ngram.counts import Counts, count, count_text
     from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
@@ -30,11 +31,14 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.ngram.smoothers.witten_bell import WittenBell
     from lidstone.ngram.storage import load
     from lidstone.ngram.table import BackoffTable
+    from lidstone.regularizer.explain import explain
     from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.regularizer.loss import SmoothedCrossEntropy
-    from lidstone.regularizer.split import SignedSplit
+    from lidstone.regularizer.schedule import Schedule
+    from lidstone.regularizer.split import SignedSplit, split
     from lidstone.report import Report
     from lidstone.text.vocabulary import Vocabulary
+    from lidstone.text.words import read_words
     from lidstone.training.hook import SmoothedLossMixin, trainer_loss
 
 __version__ = "0.1.0"
@@ -53,6 +57,7 @@ _MODULES = {
     "LinearSmoothedCrossEntropy": "regularizer.linear_loss",
     "ModifiedKneserNey": "ngram.smoothers.modified_kneser_ney",
     "Report": "report",
+    "Schedule": "regularizer.schedule",
     "SignedSplit": "regularizer.split",
     "SmoothedCrossEntropy": "regularizer.loss",
     "SmoothedLossMixin": "training.hook",
@@ -60,12 +65,16 @@ _MODULES = {
     "Vocabulary": "text.vocabulary",
     "VocabularyMismatch": "errors",
     "WittenBell": "ngram.smoothers.witten_bell",
+    "compare_runs": "experiment.comparisons",
     "count": "ngram.counts",
     "count_text": "ngram.counts",
+    "explain": "regularizer.explain",
     "get_smoother": "ngram.smoothers.registry",
     "load": "ngram.storage",
     "read_arpa": "ngram.arpa",
+    "read_words": "text.words",
     "smoother_names": "ngram.smoothers.registry",
+    "split": "regularizer.split",
     "trainer_loss": "training.hook",
     "write_arpa": "ngram.arpa",
 }
@@ -84,6 +93,7 @@ __all__ = [
     "LinearSmoothedCrossEntropy",
     "ModifiedKneserNey",
     "Report",
+    "Schedule",
     "SignedSplit",
     "SmoothedCrossEntropy",
     "SmoothedLossMixin",
@@ -92,12 +102,16 @@ __all__ = [
     "VocabularyMismatch",
     "WittenBell",
     "__version__",
+    "compare_runs",
     "count",
     "count_text",
+    "explain",
     "get_smoother",
     "load",
     "read_arpa",
+    "read_words",
     "smoother_names",
+    "split",
     "trainer_loss",
     "write_arpa",
 ]
