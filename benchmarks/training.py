@@ -3,8 +3,9 @@
     python benchmarks/training.py [--quick]        writes benchmarks/results/training.json
 
 Targets: regularised / plain tokens per second >= 0.97; pipeline over a bare PyTorch loop <= 1.05; WikiText-2 prepared
-in < 20 s. Steps are timed by the difference of a long and a short training, so that set-up and checkpoint drop out;
-processor time of one thread is what ratios are taken of: other programs on the machine disturb it least.
+in < 20 s. An update is timed from the reading of its batch to the reading of the next, so that set-up and checkpoint
+drop out. Short trainings take turns; ratios are of medians of the processor time of one thread, which other programs on
+the machine disturb least.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,28 +35,49 @@ from lidstone.training.models import build_model
 METHOD = "kneser-essen-ney"
 
 
+class Stamped:
+    """Batches that note the processor time whenever one is read."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+        self.times: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> Any:
+        self.times.append(time.process_time())
+        return self.batches[number]
+
+    def updates(self) -> list[float]:
+        """Seconds of each update but the first two, which warm up."""
+        return [later - earlier for earlier, later in pairwise(self.times)][2:]
+
+
 def step_costs(rounds: int, steps: int) -> dict[str, Any]:
     """Processor seconds per update: a bare loop, the pipeline without and with a regularizer."""
     recipe = load_recipe("wikitext2_small", ["corpus.fraction=0.05", "training.threads=1"])
     prepared = prepare_corpus(recipe)
     plain, regular = (make_loss(recipe.method(name).regularizer, prepared, 100) for name in ("none", METHOD))
     batches = make_batches(recipe, prepared)
-    ways: dict[str, Callable[[int], None]] = {
-        "bare loop": lambda count: bare_loop(make_model(recipe, prepared), batches, recipe, count),
-        "pipeline, plain": lambda count: pipeline(make_model(recipe, prepared), plain, batches, recipe, count),
-        "pipeline, regularised": lambda count: pipeline(make_model(recipe, prepared), regular, batches, recipe, count),
+    ways: dict[str, Callable[[Any, Any], None]] = {
+        "bare loop": lambda model, stamped: bare_loop(model, stamped, recipe, steps),
+        "pipeline, plain": lambda model, stamped: pipeline(model, plain, stamped, recipe, steps),
+        "pipeline, regularised": lambda model, stamped: pipeline(model, regular, stamped, recipe, steps),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
+    for _ in range(rounds):
         for name, way in ways.items():
-            short, long = timed(way, steps), timed(way, 3 * steps)
-            if number:  # the first round warms up
-                seconds[name].append((long - short) / (2 * steps))
+            stamped = Stamped(batches)
+            way(make_model(recipe, prepared), stamped)
+            seconds[name] += stamped.updates()
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     bare, without, with_ = medians.values()
     tokens = recipe.training.batch_tokens or 0
     return {
         "cpu_seconds_per_update": medians,
+        "quartiles": {name: statistics.quantiles(values, n=4) for name, values in seconds.items()},
+        "updates": {name: len(values) for name, values in seconds.items()},
         "tokens_per_cpu_second": {name: tokens / value for name, value in medians.items()},
         "regularised_over_plain": without / with_,
         "pipeline_over_bare_loop": without / bare,
@@ -62,12 +85,6 @@ def step_costs(rounds: int, steps: int) -> dict[str, Any]:
         "method": METHOD,
         "batch_tokens": tokens,
     }
-
-
-def timed(way: Callable[[int], None], steps: int) -> float:
-    began = time.process_time()
-    way(steps)
-    return time.process_time() - began
 
 
 def bare_loop(model: Any, batches: Any, recipe: Any, steps: int) -> None:
@@ -136,11 +153,11 @@ def main() -> None:
     quick = parser.parse_args().quick
     torch.set_num_threads(1)
     quiet_transformers()
-    rounds = 1 if quick else 5
+    rounds = 2 if quick else 6
     results = {
         "torch": torch.__version__,
         "threads": 1,
-        "steps": step_costs(rounds, 4 if quick else 8),
+        "steps": step_costs(rounds, 5 if quick else 10),
         "beam": beam_search(1, 8 if quick else 48),
         "preparation": preparation(quick),
     }

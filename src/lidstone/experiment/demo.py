@@ -51,15 +51,16 @@ def run_demo(
 
 
 def write_report(output: Path) -> tuple[str, list[Path]]:
-    """The tables as text, and the files that hold them."""
+    """The table as text, and the files that hold it and more."""
     from lidstone.experiment.comparisons import compare_runs
     from lidstone.files import write_text
     from lidstone.report import Report
+    from lidstone.report.render import to_text
 
     report = Report.from_runs(output / "runs", compare=compare_runs, title="lidstone demo")
     page = report.to_html(output / "report.html")
     write_text(output / "report.md", report.to_markdown())
-    return report.to_text(), [page, output / "report.md"]
+    return to_text(report.best_seed_table()), [page, output / "report.md"]
 
 
 def winner(records: list[dict[str, Any]]) -> dict[str, Any]:

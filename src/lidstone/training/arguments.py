@@ -48,6 +48,8 @@ def training_arguments(settings: FitSettings, batches: int, folder: Path) -> Any
         logging_nan_inf_filter=False,  # a NaN stops us instead
         remove_unused_columns=False,
         disable_tqdm=True,
+        log_level="error",
+        log_level_replica="error",
         report_to=["tensorboard"] if settings.tensorboard else [],
         use_cpu=not cuda,
         bf16=use_bf16(settings.precision, cuda),
