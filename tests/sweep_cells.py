@@ -7,6 +7,7 @@ Every training that begins adds a line to `begun.txt`; every one that ends write
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,17 +18,25 @@ from typing import Any
 
 from lidstone.experiment.cell import Job, Outcome, settle
 from lidstone.experiment.config import Recipe, load_recipe
+from lidstone.experiment.engines import Here
 from lidstone.experiment.sweep import Sweep
 
 SECONDS, DIE = "LIDSTONE_PRETEND_SECONDS", "LIDSTONE_PRETEND_DIE"  # so named, they reach the workers of a cluster
 AXES = "{regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.05, 0.1]}"
+CELLS = 11 + 2 * 2  # ten settings of Katz and one without regularizer; two more seeds of each best
+BEST = {"regularizer.gamma_plus": 0.1, "regularizer.gamma_minus": 0.05}
 
 
 def recipe(*more: str) -> Recipe:
-    """A sweep of ten settings of Katz and one of no regularizer, three seeds each: 11 + 2 * 2 trainings."""
+    """A sweep of ten settings of Katz and one of no regularizer, three seeds each."""
     methods = "methods=[{name: none}, {smoother: katz, gamma: 0.1}]"
     small = ["corpus.limit=100", methods, f"sweep.axes={AXES}", "sweep.seeds=[1, 2, 3]"]
     return load_recipe("demo", [*small, *more])
+
+
+def sweep(output: Path, *more: str) -> Sweep:
+    """The sweep of that recipe."""
+    return Sweep(recipe(*more), output)
 
 
 def valid(config: dict[str, Any]) -> float:
@@ -38,17 +47,20 @@ def valid(config: dict[str, Any]) -> float:
 
 def pretend(job: Job) -> Outcome:
     """Compute a cell, as far as the rest of a sweep can see."""
-    return settle(job, _pretend)
+    return settle(job, pretend_training)
 
 
-def _pretend(job: Job) -> Outcome:
+def pretend_training(job: Job) -> Outcome:
+    """Take as long as asked for, perhaps die, then write a record."""
     output = Path(job.output)
     with (output / "begun.txt").open("a") as file:
         file.write(f"{job.name}\n")
     time.sleep(float(os.environ.get(SECONDS, "0")))
-    if DIE in os.environ and not (output / "died").exists():
-        (output / "died").write_text(job.name)
-        os.kill(os.getpid(), signal.SIGKILL)
+    if DIE in os.environ:
+        with contextlib.suppress(FileExistsError):
+            with (output / "died").open("x") as file:
+                file.write(job.name)
+            os.kill(os.getpid(), signal.SIGKILL)  # once in a sweep
     score = valid(job.config)
     record = {
         "schema": 1,
@@ -68,6 +80,29 @@ def _pretend(job: Job) -> Outcome:
     return Outcome("complete", record, computed=True)
 
 
+class CutShort:
+    """An engine that is gone after so many cells, as if the process had been killed."""
+
+    width = 1
+
+    def __init__(self, cells: int) -> None:
+        self.here, self.cells = Here(pretend), cells
+
+    def submit(self, job: Job) -> None:
+        """Take a job."""
+        self.here.submit(job)
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """Do it, if there are cells left."""
+        if self.cells == 0:
+            raise KeyboardInterrupt
+        self.cells -= 1
+        return self.here.next(timeout)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 def begun(output: Path) -> list[str]:
     """The trainings that began, in order."""
     file = output / "begun.txt"
@@ -82,7 +117,7 @@ def ended(output: Path) -> dict[str, int]:
 def main(output: str, search: str, engine: str, jobs: str, seconds: str, *die: str) -> None:
     """Run the sweep."""
     os.environ |= {SECONDS: seconds, **({DIE: "1"} if die else {})}
-    sweep = Sweep(recipe(f"sweep.search={search}", "sweep.trials=6"), output)
+    planned = sweep(Path(output), f"sweep.search={search}", "sweep.trials=6")
     if engine == "ray":
         from lidstone.experiment.cluster import Ray
 
@@ -92,7 +127,7 @@ def main(output: str, search: str, engine: str, jobs: str, seconds: str, *die: s
 
         running = Processes(int(jobs), 1, compute=pretend)
     try:
-        states = sweep.run(running, threads=1)
+        states = planned.run(running, threads=1)
     finally:
         running.close()
     print(json.dumps({state.method: dict(state.best.settings) if state.best else None for state in states}))

@@ -19,32 +19,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sweep_cells import begun, ended, pretend, recipe, valid
+from tests.sweep_cells import BEST, CELLS, CutShort, begun, ended, pretend, pretend_training, recipe, sweep
 from typer.testing import CliRunner
 
 from lidstone.cli.main import app
 from lidstone.errors import LidstoneError, RunError
-from lidstone.experiment.cell import Job, Outcome, compute, settle
+from lidstone.experiment.cell import Job, Outcome, settle
 from lidstone.experiment.engines import Here
-from lidstone.experiment.names import run_name
-from lidstone.experiment.run import Run
-from lidstone.experiment.search import RunningTrial, Search
 from lidstone.experiment.sweep import Sweep
 
 ROOT = Path(__file__).resolve().parents[2]
-CELLS = 11 + 2 * 2  # ten settings of Katz and one without regularizer; two more seeds of each best
-BEST = {"regularizer.gamma_plus": 0.1, "regularizer.gamma_minus": 0.05}
 
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setattr("lidstone.experiment.state.BUSY_SECONDS", 0.2)
-    monkeypatch.setattr("lidstone.experiment.sweep.BUSY_SECONDS", 0.2)
-
-
-def sweep(output: Path, *more: str) -> Sweep:
-    return Sweep(recipe(*more), output)
 
 
 def start(output: Path, search: str = "grid", jobs: int = 1, seconds: float = 0.0, *die: str) -> subprocess.Popen[str]:
@@ -64,27 +53,6 @@ def wait_for(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-class CutShort:
-    """An engine that is gone after so many cells, as if the process had been killed."""
-
-    width = 1
-
-    def __init__(self, cells: int, compute: Callable[[Job], Outcome] = pretend) -> None:
-        self.here, self.cells = Here(compute), cells
-
-    def submit(self, job: Job) -> None:
-        self.here.submit(job)
-
-    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
-        if self.cells == 0:
-            raise KeyboardInterrupt
-        self.cells -= 1
-        return self.here.next(timeout)
-
-    def close(self) -> None:
-        pass
 
 
 def test_the_best_on_validation_gets_all_seeds(tmp_path: Path) -> None:
@@ -121,28 +89,6 @@ def test_nothing_is_computed_twice_wherever_it_is_cut(tmp_path: Path, search: st
     assert [len(state.outcomes) for state in states] == ([3, 12] if search == "grid" else [3, 6])
 
 
-def test_a_search_that_was_cut_chooses_among_all_its_trials(tmp_path: Path) -> None:
-    more = ("sweep.search=tpe", "sweep.trials=10")  # as many as there are settings
-    with pytest.raises(KeyboardInterrupt):
-        sweep(tmp_path, *more).run(CutShort(12))
-    states = {state.method: state for state in sweep(tmp_path, *more).run(Here(pretend))}
-    assert states["katz"].best is not None
-    assert states["katz"].best.settings == BEST
-    assert len(begun(tmp_path)) == CELLS
-
-
-def test_a_search_tries_as_many_settings_as_asked_for(tmp_path: Path) -> None:
-    states = sweep(tmp_path, "sweep.search=tpe", "sweep.trials=7").run(Here(pretend))
-    katz = [cell for cell, _ in states[1].outcomes.values() if cell.seed == 1]
-    assert len({cell.key for cell in katz}) == 7
-
-
-def test_a_changed_recipe_begins_a_new_search(tmp_path: Path) -> None:
-    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3").run(Here(pretend))
-    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3", "training.epochs=2").run(Here(pretend))
-    assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == 2 * (1 + 3 + 4)
-
-
 def always_fails(job: Job) -> Outcome:
     return settle(job, _fail)
 
@@ -150,13 +96,7 @@ def always_fails(job: Job) -> Outcome:
 def _fail(job: Job) -> Outcome:
     if job.config["regularizer"]["gamma_plus"] == 0.1:
         raise RunError("the loss is not a number", hint="lower the rate")
-    return pretend_unlocked(job)
-
-
-def pretend_unlocked(job: Job) -> Outcome:
-    from tests.sweep_cells import _pretend
-
-    return _pretend(job)
+    return pretend_training(job)
 
 
 @pytest.mark.parametrize("search", ["grid", "tpe"])
@@ -186,66 +126,6 @@ def test_a_score_that_is_not_finite_is_never_the_best(tmp_path: Path) -> None:
     assert states[1].best.settings["regularizer.gamma_plus"] == 0.05
 
 
-class Trains:
-    """Stands for `run.train`: three evaluations at the pretended score, then a record."""
-
-    def __init__(self) -> None:
-        self.evaluations: Counter[str] = Counter()
-
-    def __call__(self, recipe: Any, output: str, *, resume: bool, watch: Any) -> Any:
-        job = Job(run_name(recipe), recipe.to_dict(), output)
-        job.folder.mkdir(exist_ok=True)
-        for _ in range(3):
-            self.evaluations[job.name] += 1
-            if watch is not None:
-                watch({"perplexity": valid(job.config)})
-        return Run(job.folder, pretend_unlocked(job).record or {})
-
-
-def test_a_search_gives_up_what_is_worse_than_the_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = Trains()
-    monkeypatch.setattr("lidstone.experiment.run.train", train)
-    more = ("sweep.search=tpe", "sweep.trials=10")
-    _, katz = sweep(tmp_path, *more).run(Here(compute))
-    outcomes = [(cell, out) for cell, out in katz.outcomes.values() if cell.seed == 1]
-    pruned = [cell for cell, out in outcomes if out.state == "pruned"]
-    assert len(outcomes) == 10
-    assert 1 <= len(pruned) <= 6  # the first four are what others are compared with
-    assert katz.best is not None
-    assert katz.best.settings == BEST
-    assert train.evaluations.total() == 3 * (CELLS - len(pruned)) + len(pruned)  # given up at the first evaluation
-    assert all((sweep(tmp_path).job(cell).folder / "pruned.json").exists() for cell in pruned)
-
-    before = train.evaluations.total()
-    _, katz = sweep(tmp_path, *more).run(Here(compute))
-    assert sum(out.state == "pruned" for _, out in katz.outcomes.values()) == len(pruned)
-    assert train.evaluations.total() == before
-    sweep(tmp_path, "sweep.search=grid").run(Here(compute))  # a grid wants them whole
-    assert train.evaluations.total() == before + 3 * len(pruned)
-
-
-def test_a_trial_taken_up_again_goes_on_counting(tmp_path: Path) -> None:
-    search = Search(recipe(), "katz", tmp_path)
-    asked = search.ask(3)
-    assert asked is not None
-    first = RunningTrial(asked[1])
-    first.report(5.0)
-    first.report(4.0)
-    again = RunningTrial(asked[1])  # in another process, which reads its earlier evaluations from a checkpoint
-    for score in (5.0, 4.0, 3.0):
-        again.report(score)
-    assert search.study.trials[0].intermediate_values == {1: 5.0, 2: 4.0, 3: 3.0}
-
-
-def test_a_trial_without_a_setting_is_dropped(tmp_path: Path) -> None:
-    search = Search(recipe(), "katz", tmp_path)
-    search.study.ask()  # killed before it chose
-    asked = search.ask(3)
-    assert asked is not None
-    assert [trial.state.name for trial in search.study.trials] == ["FAIL", "RUNNING"]
-    assert [cell.key for cell, _ in search.tried()] == [asked[0].key]
-
-
 def test_unknown_axes_are_found_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(LidstoneError, match=r"unknown axis training.epoch.*did you mean epochs"):
         sweep(tmp_path / "runs", "sweep.axes={training.epoch: [1]}")
@@ -263,23 +143,6 @@ def test_folders_of_newer_versions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(RunError, match="damaged"):
         sweep(tmp_path).look()
-
-
-@pytest.mark.parametrize("line", ['{"op_code": 4711}\n', '{"op_code": 0}\n', "not json\nat all\n", "[1]\n"])
-def test_journals_of_newer_versions_are_refused(tmp_path: Path, line: str) -> None:
-    (tmp_path / "sweep.journal").write_text(line)
-    with pytest.raises(RunError, match=r"journal .* cannot be read.*newer version"):
-        sweep(tmp_path, "sweep.search=tpe").run(Here(pretend))
-
-
-def test_half_a_line_in_the_journal_is_mended(tmp_path: Path) -> None:
-    more = ("sweep.search=tpe", "sweep.trials=4")
-    with pytest.raises(KeyboardInterrupt):
-        sweep(tmp_path, *more).run(CutShort(3))
-    with (tmp_path / "sweep.journal").open("a") as file:
-        file.write('{"op_code":4,"worker')
-    sweep(tmp_path, *more).run(Here(pretend))
-    assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == 1 + 4 + 2 * 2
 
 
 def test_the_best_of_a_later_look_is_known(tmp_path: Path) -> None:

@@ -17,13 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.sweep_cells import begun, ended
+from tests.sweep_cells import BEST, CELLS, begun, ended
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-CELLS = 15
 CLUSTER = """
 import sys, ray
 ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80_000_000, _temp_dir=sys.argv[1])
@@ -63,7 +62,7 @@ def finish(process: subprocess.Popen[str]) -> dict[str, object]:
 
 def test_a_worker_killed_in_a_cell_is_replaced(tmp_path: Path, ray: dict[str, str]) -> None:
     best = finish(start(tmp_path, ray, 0.0, "die"))
-    assert best["katz"] == {"regularizer.gamma_plus": 0.1, "regularizer.gamma_minus": 0.05}
+    assert best["katz"] == BEST
     counts = Counter(begun(tmp_path))
     assert counts.pop((tmp_path / "died").read_text()) == 2
     assert set(counts.values()) == {1}
