@@ -33,6 +33,7 @@ def train(
 ) -> None:
     """Train a recipe's method, or each of them in turn, and record it; a run that is complete is not done again."""
     from lidstone.experiment.config import load_recipe
+    from lidstone.experiment.explorer import write_explorer
     from lidstone.experiment.run import train as run_recipe
     from lidstone.training.arguments import process_rank
 
@@ -44,6 +45,8 @@ def train(
         if process_rank() == 0:
             runs.append(done)
             print_json(summary(done)) if as_json else _announce(done)
+    if runs:
+        write_explorer(loaded, output)
     if runs and not as_json:
         _print(runs)
 

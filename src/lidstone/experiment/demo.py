@@ -35,6 +35,7 @@ def run_demo(
 ) -> list[dict[str, Any]]:
     """Train every method of the demo; the records of the runs, which stay in `output`/runs, in the recipe's order."""
     from lidstone.experiment.data import prepare_corpus
+    from lidstone.experiment.explorer import write_explorer
 
     recipe = load_recipe("demo", ["training.threads=1", *(SMOKE if smoke else ())])
     prepared = prepare_corpus(recipe)  # once, before the processes ask for it
@@ -47,6 +48,7 @@ def run_demo(
         for future in as_completed(waiting):
             record = records[waiting[future]] = future.result()
             say(_line(record))
+    write_explorer(recipe, output / "runs")
     return [records[name] for name in recipe.method_names]
 
 

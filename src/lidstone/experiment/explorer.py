@@ -1,0 +1,57 @@
+"""What the report's explorer shows: p, p~, p+ and p- of a recipe's smoothers after frequent histories.
+
+Written once per folder of runs, as `explorer.json`, from the tables that the runs were trained with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lidstone.experiment.config import Recipe
+from lidstone.experiment.data import prepare_corpus
+from lidstone.experiment.method import count_training_text, fit_smoother
+from lidstone.files import write_text
+
+if TYPE_CHECKING:
+    from lidstone.ngram.counts import Counts
+
+FILE = "explorer.json"
+HISTORIES = 40
+
+
+def write_explorer(recipe: Recipe, output: str | Path) -> Path | None:
+    """Write `explorer.json` beside the runs of a recipe; None where no method has a smoother."""
+    from lidstone.regularizer.explain import explorer_data
+
+    methods = [method for method in recipe.methods or (recipe.regularizer,) if method.smoother]
+    if not methods:
+        return None
+    prepared, order = prepare_corpus(recipe), methods[0].order
+    counts = count_training_text(prepared, order)
+    tables = {method.name: fit_smoother(method, counts, prepared) for method in methods if method.order == order}
+    data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)
+    path = Path(output) / FILE
+    write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False))
+    return path
+
+
+def frequent_histories(counts: Counts, number: int = HISTORIES) -> Iterable[tuple[int, ...]]:
+    """The sentence start, then the whole histories that go on most often.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> list(frequent_histories(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)))
+    [(3,), (1,), (2,)]
+    """
+    if counts.order == 1:
+        return [()]
+    level = counts.trie.level(counts.order - 1)
+    often = level.start + np.argsort(-counts.totals[level], kind="stable")[:number]
+    found = [counts.trie.ngram(int(node)) for node in often if counts.totals[node]]
+    start = (counts.vocab.bos,)
+    return [start, *(history for history in found if history != start)]

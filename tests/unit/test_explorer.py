@@ -1,0 +1,33 @@
+"""The report's explorer gets its data from the tables that a recipe trains with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lidstone.experiment.config import load_recipe
+from lidstone.experiment.explorer import write_explorer
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    return load_recipe("demo", ["corpus.limit=400"])
+
+
+def test_every_smoother_of_a_recipe_is_there_with_its_split(recipe, tmp_path):
+    data = json.loads(write_explorer(recipe, tmp_path).read_text())
+    assert data["histories"][0]["history"] == ["<s>"]
+    assert len(data["histories"]) > 20
+    for entry in data["histories"]:
+        assert set(entry["smoothers"]) == {"add-lambda", "good-turing", "jelinek-mercer", "katz", "kneser-essen-ney"}
+        for found in entry["smoothers"].values():
+            for word in found["words"]:  # p~ - p = Z (p+ - p-)
+                moved = found["z"] * (word["plus"] - word["minus"])
+                assert word["smoothed"] - word["p"] == pytest.approx(moved, abs=1e-9)
+
+
+def test_a_recipe_without_smoothers_has_nothing_to_explore(recipe, tmp_path):
+    assert write_explorer(recipe.method("none"), tmp_path) is None
+    assert not (tmp_path / "explorer.json").exists()
