@@ -28,29 +28,21 @@ RNG = np.random.default_rng(7)
 
 def brute_sign_flip(differences: np.ndarray) -> float:
     seen = abs(differences.mean())
-    flips = [
-        abs(np.mean(differences * signs)) for signs in itertools.product([1, -1], repeat=len(differences))
-    ]
+    flips = [abs(np.mean(differences * signs)) for signs in itertools.product([1, -1], repeat=len(differences))]
     return float(np.mean([value >= seen - 1e-12 for value in flips]))
 
 
 def brute_rank_sum(x: np.ndarray, y: np.ndarray) -> float:
     ranks = stats.rankdata(np.concatenate([x, y]))
     centre = len(x) * ranks.mean()
-    sums = [
-        abs(ranks[list(rows)].sum() - centre) for rows in itertools.combinations(range(len(ranks)), len(x))
-    ]
+    sums = [abs(ranks[list(rows)].sum() - centre) for rows in itertools.combinations(range(len(ranks)), len(x))]
     return float(np.mean([value >= abs(ranks[: len(x)].sum() - centre) - 1e-12 for value in sums]))
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 12])
 @pytest.mark.parametrize("tied", [False, True])
 def test_small_permutation_tests_equal_the_enumeration_of_all_flips(n: int, tied: bool) -> None:
-    x, y = (
-        (RNG.integers(0, 4, n).astype(float), RNG.integers(0, 4, n).astype(float))
-        if tied
-        else RNG.random((2, n))
-    )
+    x, y = (RNG.integers(0, 4, n).astype(float), RNG.integers(0, 4, n).astype(float)) if tied else RNG.random((2, n))
     assert paired_permutation(x, y).p_value == pytest.approx(brute_sign_flip(x - y), abs=1e-15)
 
 
@@ -91,8 +83,7 @@ def test_many_systems_at_once_equal_one_by_one_and_the_seed_decides() -> None:
     base, a, b = RNG.normal(size=(3, 300))
     together = paired_permutations({"a": a, "b": b}, base, permutations=500, seed=4)
     alone = [
-        paired_permutation(x, base, permutations=500, seed=4, names=(k, "baseline"))
-        for k, x in (("a", a), ("b", b))
+        paired_permutation(x, base, permutations=500, seed=4, names=(k, "baseline")) for k, x in (("a", a), ("b", b))
     ]
     assert together == alone
     assert together[0].p_value != paired_permutation(a, base, permutations=500, seed=5).p_value
@@ -135,11 +126,7 @@ def test_holm_leaves_out_what_has_no_p_value_and_says_how_many() -> None:
 
 def test_smallest_p_is_what_the_clearest_case_gives() -> None:
     low, high = np.arange(5.0), np.arange(5.0) + 10
-    assert (
-        smallest_p("rank-sum-exact", (5, 5))
-        == rank_sum(low, high, exact=True).p_value
-        == pytest.approx(2 / 252)
-    )
+    assert smallest_p("rank-sum-exact", (5, 5)) == rank_sum(low, high, exact=True).p_value == pytest.approx(2 / 252)
     assert smallest_p("rank-sum-exact", (3, 3)) == rank_sum(low[:3], high[:3], exact=True).p_value == 0.1
     assert smallest_p("rank-sum", (5, 5)) == pytest.approx(rank_sum(low, high).p_value)
     assert smallest_p("paired-permutation", (5, 5), 10_000) == paired_permutation(low, high).p_value == 2 / 32
@@ -150,9 +137,7 @@ def test_warnings_when_a_level_is_out_of_reach() -> None:
     assert "cannot go below p = 0.1" in rank_sum(np.arange(3.0), np.arange(3.0) + 9, exact=True).warnings[0]
     assert "optimistic" in rank_sum(np.arange(3.0), np.arange(3.0) + 9).warnings[0]
     assert warnings_for("rank-sum-exact", (5, 5)) == ()
-    assert (
-        "for 7 systems together" in warnings_for("rank-sum-exact", (5, 5), systems=7)[0]
-    )  # 7 * 2/252 = 0.056
+    assert "for 7 systems together" in warnings_for("rank-sum-exact", (5, 5), systems=7)[0]  # 7 * 2/252 = 0.056
 
 
 def test_one_seed_gives_no_p_value_and_says_so() -> None:
@@ -214,9 +199,7 @@ def test_paired_bootstrap_is_sacrebleus() -> None:
 
     gold, noisy, better = texts()
     answer = paired_bootstrap({"better": better}, noisy, gold, samples=200)[0]
-    judge = PairedTest(
-        [("b", noisy), ("s", better)], {"BLEU": BLEU(force=True)}, [gold], test_type="bs", n_samples=200
-    )
+    judge = PairedTest([("b", noisy), ("s", better)], {"BLEU": BLEU(force=True)}, [gold], test_type="bs", n_samples=200)
     signatures, scores = judge()
     assert answer.p_value == scores["BLEU"][1].p_value
     assert answer.effect.difference == pytest.approx(scores["BLEU"][1].score - scores["BLEU"][0].score)

@@ -27,9 +27,7 @@ def smallest_p(test: str, n: tuple[int, int], permutations: int | None = None) -
     return flips if is_exact(n[0], permutations or 2**20) else max(flips, random)
 
 
-def warnings_for(
-    test: str, n: tuple[int, int], permutations: int | None = None, systems: int = 1
-) -> tuple[str, ...]:
+def warnings_for(test: str, n: tuple[int, int], permutations: int | None = None, systems: int = 1) -> tuple[str, ...]:
     """What the reader must know before believing a p-value at the level of 0.05.
 
     >>> warnings_for("rank-sum", (1, 5))

@@ -20,9 +20,7 @@ BLOCK_BYTES = 1 << 21  # of float64 flips held at a time: they stay in the cache
 TIE = 1e-10  # relative: sums that differ by less are equal, whatever the order of addition
 
 
-def sign_flip_p_values(
-    differences: NDArray[np.float64], permutations: int, seed: int
-) -> NDArray[np.floating]:
+def sign_flip_p_values(differences: NDArray[np.float64], permutations: int, seed: int) -> NDArray[np.floating]:
     """Two-sided p-values of the columns of `differences` (sentences, systems); all columns share the flips.
 
     Equals, but for the blocks: `signs = choice([-1, 1], (permutations, n)); abs(signs @ d) >= abs(d.sum(0))`.
@@ -47,9 +45,7 @@ def is_exact(n: int, permutations: int) -> bool:
     return n < 30 and 2**n <= permutations
 
 
-def _extreme_flips(
-    differences: NDArray[np.float64], blocks: Iterator[NDArray[np.uint8]]
-) -> NDArray[np.int64]:
+def _extreme_flips(differences: NDArray[np.float64], blocks: Iterator[NDArray[np.uint8]]) -> NDArray[np.int64]:
     """Count, per column, the flips whose sum is at least as far from zero as the sum seen."""
     total = differences.sum(axis=0)
     slack = TIE * np.abs(differences).sum(axis=0)

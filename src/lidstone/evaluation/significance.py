@@ -125,9 +125,7 @@ def paired_permutation(
     >>> answer.p_value, answer.warnings[0]  # 2 of 32 flips
     (0.0625, 'paired-permutation with 5 pairs cannot go below p = 0.0625, so 0.05 is out of reach')
     """
-    return paired_permutations(
-        {names[0]: system}, baseline, permutations=permutations, seed=seed, name=names[1]
-    )[0]
+    return paired_permutations({names[0]: system}, baseline, permutations=permutations, seed=seed, name=names[1])[0]
 
 
 def paired_permutations(

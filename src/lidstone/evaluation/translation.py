@@ -129,13 +129,9 @@ def _differences(
     drawn = np.random.default_rng(seed).choice(len(baseline), size=(samples, len(baseline)), replace=True)
 
     def scores(hypotheses: Sequence[str]) -> tuple[float, np.ndarray]:
-        stats = np.array(
-            metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.int64
-        )
+        stats = np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.int64)
         resampled = (metric._compute_score_from_stats(stats[rows].sum(0).tolist()).score for rows in drawn)
-        return metric._compute_score_from_stats(stats.sum(0).tolist()).score, np.fromiter(
-            resampled, float, samples
-        )
+        return metric._compute_score_from_stats(stats.sum(0).tolist()).score, np.fromiter(resampled, float, samples)
 
     base, base_samples = scores(baseline)
     effects = []
