@@ -40,8 +40,9 @@ def sweep(
         int | None, typer.Option(min=1, help="Cells side by side. [default: 1; with ray: as many as fit]")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of a cell. [default: the cores, shared; with ray: 1]")
+        int | None, typer.Option(min=1, help="CPU threads of a process. [default: the cores, shared; with ray: 1]")
     ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that train one cell together, by torchrun.")] = 1,
     engine: Annotated[EngineName, typer.Option(help="Processes here, or tasks of a Ray cluster.")] = EngineName.local,
     address: Annotated[
         str | None, typer.Option(help="A running Ray cluster: auto, HOST:6379 or ray://HOST:10001.")
@@ -61,12 +62,12 @@ def sweep(
 
     if address is not None and engine is EngineName.local:
         raise InputError("--address is for --engine ray", hint="add --engine ray")
-    planned = Sweep(load_recipe(recipe, settings or []), output, method or ())
+    planned = Sweep(load_recipe(recipe, settings or []), output, method or (), processes=processes)
     if dry_run:
         return _show_cells(planned, jobs or 1, as_json)
-    threads = threads or _share(engine, jobs)
+    threads = threads or _share(engine, (jobs or 1) * processes)
     with contextlib.redirect_stdout(sys.stderr), _Live(planned) as live:  # Ray talks on stdout
-        running = _engine(engine, jobs, threads, address, output)
+        running = _engine(engine, jobs, threads, processes, address, output)
         try:
             states = planned.run(running, threads=threads, watch=live.update)
         finally:
@@ -74,20 +75,22 @@ def sweep(
     _show_result(planned, states, as_json)
 
 
-def _share(engine: EngineName, jobs: int | None) -> int | None:
-    """The threads of a cell: with several side by side, its share of the cores; alone, what the recipe says."""
+def _share(engine: EngineName, processes: int) -> int | None:
+    """The threads of a process: with several side by side, its share of the cores; alone, what the recipe says."""
     if engine is EngineName.ray:
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // jobs) if jobs and jobs > 1 else None
+    return max(1, cores // processes) if processes > 1 else None
 
 
-def _engine(name: EngineName, jobs: int | None, threads: int | None, address: str | None, output: Path) -> Engine:
+def _engine(
+    name: EngineName, jobs: int | None, threads: int | None, processes: int, address: str | None, output: Path
+) -> Engine:
     from lidstone.experiment.cluster import Ray
     from lidstone.experiment.engines import Processes
 
     if name is EngineName.ray:
-        return Ray(address, jobs, threads or 1)
+        return Ray(address, jobs, (threads or 1) * processes, processes)
     output.mkdir(parents=True, exist_ok=True)
     return Processes(jobs or 1, threads, log=output / "sweep.log")
 

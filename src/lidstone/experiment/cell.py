@@ -45,6 +45,8 @@ class Job:
     """CPU threads; None: as the recipe says"""
     trial: TrialName | None = None
     """for a search with pruning"""
+    processes: int = 1
+    """how many train it together, by torchrun; then nothing is pruned"""
 
     @property
     def folder(self) -> Path:
@@ -111,12 +113,21 @@ def train_cell(job: Job) -> Outcome:
     from lidstone.experiment.run import train
 
     recipe = _pinned(make_recipe(job.config), job.threads)
+    if job.processes > 1:
+        return _train_together(job, recipe)
     watch = None if job.trial is None else _watch(job.trial, job.folder, recipe.evaluation.metric)
     try:
         run = train(recipe, job.output, resume=True, watch=watch)
     except Pruned as stop:
         return _give_up(job, recipe.evaluation.metric, stop.score)
     return Outcome("complete", run.record, computed=run.computed)
+
+
+def _train_together(job: Job, recipe: Recipe) -> Outcome:
+    from lidstone.experiment.torchrun import train_with_torchrun
+
+    train_with_torchrun(recipe.to_dict(), job.output, job.processes)
+    return Outcome("complete", read_record(job.folder), computed=True)
 
 
 def _pinned(recipe: Recipe, threads: int | None) -> Recipe:

@@ -20,21 +20,26 @@ _HINT = "start one with `ray start --head`, or leave out --address"
 class Ray:
     """Tasks on a Ray cluster; Ray starts a cell again when its worker or node is lost.
 
-    A cell gets `threads` cores, and a GPU where the cluster has any. Without an address a Ray is started here.
+    A cell gets `cpus` cores, and `gpus` GPUs where the cluster has any. Without an address a Ray is started here.
     """
 
     def __init__(
-        self, address: str | None = None, jobs: int | None = None, threads: int = 1, compute: Compute = compute
+        self,
+        address: str | None = None,
+        jobs: int | None = None,
+        cpus: int = 1,
+        gpus: int = 1,
+        compute: Compute = compute,
     ) -> None:
         self.ray = _connect(address)
-        gpus = self._largest_node("GPU") > 0
-        if self._largest_node("CPU") < threads:
-            most = int(self._largest_node("CPU"))
-            self.close()
-            raise RunError(f"no node has {threads} cores for a cell; the largest has {most}", hint="lower --threads")
-        self.width = self._room(jobs, threads, gpus)
+        wanted = {"CPU": cpus, **({"GPU": gpus} if self._largest_node("GPU") else {})}
+        for resource, amount in wanted.items():
+            self._check_node(resource, amount)
+        total = self.ray.cluster_resources()
+        rooms = [int(total[resource]) // amount for resource, amount in wanted.items()]
+        self.width = max(1, min([*rooms, jobs or max(rooms)]))
         task = self.ray.remote(_in_place(compute, str(Path.cwd()), _settings()))
-        self.task = task.options(num_cpus=threads, num_gpus=int(gpus), max_retries=RETRIES)
+        self.task = task.options(num_cpus=cpus, num_gpus=wanted.get("GPU", 0), max_retries=RETRIES)
         self.running: dict[Any, Job] = {}
 
     def submit(self, job: Job) -> None:
@@ -56,10 +61,13 @@ class Ray:
         """Leave the cluster; it ends our tasks."""
         self.ray.shutdown()
 
-    def _room(self, jobs: int | None, threads: int, gpus: bool) -> int:
-        total = self.ray.cluster_resources()
-        rooms = [int(total.get("CPU", 1)) // threads, *([jobs] if jobs else []), *([int(total["GPU"])] if gpus else [])]
-        return max(1, min(rooms))
+    def _check_node(self, resource: str, amount: int) -> None:
+        """A task that fits no node would wait for ever."""
+        most = int(self._largest_node(resource))
+        if most < amount:
+            self.close()
+            hint = "lower --threads or --processes"
+            raise RunError(f"a cell wants {amount} {resource}s of one node; the largest has {most}", hint=hint)
 
     def _largest_node(self, resource: str) -> float:
         return max((node["Resources"].get(resource, 0) for node in self.ray.nodes() if node["Alive"]), default=0)

@@ -36,8 +36,8 @@ class Sweep:
     Whatever is wrong with the axes is said here, before anything is computed.
     """
 
-    def __init__(self, recipe: Recipe, output: str | Path, methods: Sequence[str] = ()) -> None:
-        self.recipe, self.output = recipe, Path(output).absolute()
+    def __init__(self, recipe: Recipe, output: str | Path, methods: Sequence[str] = (), *, processes: int = 1) -> None:
+        self.recipe, self.output, self.processes = recipe, Path(output).absolute(), processes
         self.metric = recipe.evaluation.metric
         self.better = min if self.metric == "perplexity" else max
         self.threads: int | None = None
@@ -79,7 +79,7 @@ class Sweep:
     def job(self, cell: Cell, trial: TrialName | None = None) -> Job:
         """A cell as an engine takes it."""
         recipe = cell.recipe(self.recipe)
-        return Job(run_name(recipe), recipe.to_dict(), str(self.output), self.threads, trial)
+        return Job(run_name(recipe), recipe.to_dict(), str(self.output), self.threads, trial, self.processes)
 
     def seconds_left(self, states: list[MethodState], width: int) -> float | None:
         """An estimate from the cells that are done; None before the first."""

@@ -1,0 +1,100 @@
+"""What a sweep costs beyond its trainings, and what two jobs on two cores gain.
+
+    python benchmarks/sweep.py
+
+Overhead: cells that take no time, in a worker process that is already there, for a grid and for a search. Jobs: the
+same real trainings one after the other, each with all cores, and two side by side, each with half of them; imports and
+workers' start included, in interleaved rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from _timing import write_results
+
+from lidstone.experiment.cell import Job, Outcome, settle
+from lidstone.experiment.config import load_recipe
+from lidstone.experiment.engines import Processes
+from lidstone.experiment.sweep import Sweep
+
+ROUNDS = 2
+CELLS = 4
+GAMMAS = "regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.005, 0.01, 0.05, 0.1, 0.5]"
+
+
+def instant(job: Job) -> Outcome:
+    return settle(job, _record)
+
+
+def _record(job: Job) -> Outcome:
+    score = 100 + abs(job.config["regularizer"]["gamma_plus"] - 0.1)
+    record = {"status": "complete", "metrics": {"valid": {"perplexity": score}}, "cost": {"total_seconds": 0.0}}
+    job.folder.mkdir()
+    (job.folder / "run.json").write_text(json.dumps(record))
+    return Outcome("complete", record, computed=True)
+
+
+def overhead(search: str) -> float:
+    """Seconds per cell of a sweep of 25 cells whose trainings take no time."""
+    with tempfile.TemporaryDirectory() as output:
+        settings = [f"sweep.axes={{{GAMMAS}}}", f"sweep.search={search}", "sweep.trials=25", "sweep.seeds=[1]"]
+        sweep = Sweep(load_recipe("demo", [*settings, "corpus.limit=100"]), output, ["katz"])
+        engine = Processes(1, compute=instant)
+        engine.submit(Job("warm-up", {"regularizer": {"gamma_plus": 0.0}}, output))
+        engine.next()
+        began = time.perf_counter()
+        sweep.run(engine)
+        seconds = time.perf_counter() - began
+        engine.close()
+    return seconds / 25
+
+
+def trainings(*options: str) -> float:
+    """Seconds of a sweep of four real trainings in a fresh folder, from the command line."""
+    settings = [
+        "training.epochs=null",
+        "training.max_steps=80",
+        "sweep.axes={regularizer.gamma_plus: [0.01, 0.05, 0.1, 0.5]}",
+        "sweep.seeds=[1]",
+    ]
+    set_all = [part for setting in settings for part in ("--set", setting)]
+    run = [sys.executable, "-c", "from lidstone.cli.main import run; run()", "sweep", "demo", "--method", "katz"]
+
+    with tempfile.TemporaryDirectory() as output:
+        command = [*run, *set_all, *options, "--output", output]
+        began = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return time.perf_counter() - began
+
+
+def main() -> None:
+    per_cell = {search: statistics.median(overhead(search) for _ in range(3)) for search in ("grid", "tpe")}
+    cores = str(os.cpu_count() or 1)
+    ways = {"one after the other": ("--threads", cores), "two side by side": ("--jobs", "2")}
+    rounds = [{way: trainings(*options) for way, options in ways.items()} for _ in range(ROUNDS)]
+    seconds = {way: statistics.median(one_round[way] for one_round in rounds) for way in ways}
+    one, two = seconds.values()
+    figures = {
+        "overhead_seconds_per_cell": per_cell,
+        "trainings": CELLS,
+        "seconds": seconds,
+        "speedup_of_two_jobs": one / two,
+        "load_average": os.getloadavg()[0],
+    }
+    path = write_results("sweep", figures)
+    for search, value in per_cell.items():
+        print(f"overhead per cell, {search}: {value * 1000:.0f} ms")
+    print(f"{CELLS} trainings: {one:.1f} s one after the other, {two:.1f} s two side by side: {one / two:.2f}x")
+    print(f"load average {figures['load_average']:.1f} on {cores} cores; figures in {Path(path).name}")
+
+
+if __name__ == "__main__":
+    main()
