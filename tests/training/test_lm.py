@@ -179,15 +179,15 @@ def _prepared(values):
 
 @pytest.mark.filterwarnings("ignore:the loss is not finite")
 def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_checkpoint(files, tmp_path, monkeypatch):
-    from lidstone.regularizer.loss import SmoothedCrossEntropy
+    from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 
-    forward, calls = SmoothedCrossEntropy.forward, []
+    forward, calls = LinearSmoothedCrossEntropy.forward, []
 
-    def spoilt(self, logits, *args):
+    def spoilt(self, hidden, *args):
         calls.append(1)
-        return forward(self, logits * (float("nan") if len(calls) == 7 else 1), *args)
+        return forward(self, hidden * (float("nan") if len(calls) == 7 else 1), *args)
 
-    monkeypatch.setattr(SmoothedCrossEntropy, "forward", spoilt)
+    monkeypatch.setattr(LinearSmoothedCrossEntropy, "forward", spoilt)
     with pytest.raises(RunError, match="nan at step 7") as error:
         train(recipe(lm_values(files)), tmp_path / "runs")
     assert "learning_rate" in error.value.hint

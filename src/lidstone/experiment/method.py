@@ -28,20 +28,25 @@ FORMAT = 1
 """Part of every hash: raised when counting or fitting changes what it gives."""
 
 
-def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int) -> SmoothedLoss:
-    """The loss of one method; `steps` is the length of the training, for schedules."""
+def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linear: bool = False) -> SmoothedLoss:
+    """The loss of one method; `steps` is the length of the training, for schedules.
+
+    `linear` takes hidden states instead of logits, where the method allows: quicker, and never holds all logits.
+    """
+    from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.regularizer.loss import SmoothedCrossEntropy
     from lidstone.training.baselines import ConfidencePenalty
 
     schedule = make_schedule(regularizer, steps)
+    loss: type[SmoothedLoss] = LinearSmoothedCrossEntropy if linear else SmoothedCrossEntropy
     if regularizer.kind == "none":
-        return SmoothedCrossEntropy()
+        return loss()
     if regularizer.kind == "confidence_penalty":
         return ConfidencePenalty(regularizer.strengths[0], schedule=schedule)
     table, counts = make_table(regularizer, prepared)
     plus, minus = regularizer.strengths
     form, empirical = (regularizer.form, regularizer.empirical) if regularizer.smoother else ("exact", "token")
-    return SmoothedCrossEntropy(
+    return loss(
         table,
         counts if empirical == "ngram" else None,
         gamma_plus=plus,

@@ -32,7 +32,7 @@ from lidstone.experiment.record import (
 )
 from lidstone.experiment.saved import SavedModel
 from lidstone.experiment.scoring import Scorer, beam_of, reach_of
-from lidstone.training.arguments import process_count, process_rank
+from lidstone.training.arguments import process_count, process_rank, use_bf16
 from lidstone.training.batches import Batches, BatchSize
 
 Watch = Callable[[dict[str, float]], None]
@@ -91,7 +91,8 @@ def _train(
     batches = make_batches(recipe, prepared, reach_of(model))
     settings = fit_settings(recipe, FitSettings, tensorboard=tensorboard)
     with _first_process_first():
-        loss = make_loss(recipe.regularizer, prepared, settings.steps(len(batches), process_count()))
+        steps = settings.steps(len(batches), process_count())
+        loss = make_loss(recipe.regularizer, prepared, steps, linear=_takes_hidden_states(recipe))
     scorer = Scorer(recipe, prepared)
     fitted = fit(
         model, loss, batches, _watched(scorer.validation(), watch), settings, folder / "checkpoints", resume=resume
@@ -123,6 +124,13 @@ def _watched(score: Callable[[Any], dict[str, float]], watch: Watch | None) -> C
         return values
 
     return scored
+
+
+def _takes_hidden_states(recipe: Recipe) -> bool:
+    """Whether the loss may take hidden states: our own networks, whose logits are one matrix product, in float32."""
+    import torch
+
+    return recipe.model.kind != "auto" and not use_bf16(recipe.training.precision, torch.cuda.is_available())
 
 
 def make_model(recipe: Recipe, prepared: Prepared) -> Any:
