@@ -37,47 +37,46 @@ def count_stream(
     if len(stream) > MAX_POSITIONS:
         raise InputError(f"{len(stream):,} tokens are more than the {MAX_POSITIONS:,} that can be counted at once")
     terminated = eos is not None and _all_end_with(stream, eos, vocab_size)
-    levels = [_unigrams(stream, vocab_size)]
-    firsts = [np.empty(0, np.int32)]
-    blocks = np.arange(vocab_size + 2)  # where, among the nodes of this order, those that begin with word w start
+    words = np.arange(vocab_size + 1, dtype=np.int32)
+    suffixes = np.full(vocab_size + 1, -1, np.int32)
+    counts = np.bincount(stream, minlength=vocab_size + 1)
+    first = np.empty(0, np.int32)
+    bounds = [0, vocab_size + 1]
+    blocks: NDArray = np.arange(vocab_size + 2)  # where, in this order, the nodes that begin with word w start
     entries = np.empty(len(stream), np.int32)
-    _sort_by_word(stream, _offsets(levels[0][2])[:-1], entries)
-    base = 0
+    _sort_by_word(stream, _offsets(counts)[:-1], entries)
     for length in range(1, order):
-        words, _, counts = levels[-1]
-        followed = np.where(words == eos, 0, counts) if terminated else _followed(stream, entries, counts, base, length)
+        start, stop = bounds[-2:]
+        if terminated:
+            followed = np.where(words[start:] == eos, 0, counts[start:])
+        else:
+            followed = _followed(stream, entries, counts[start:], start, length)
         offsets = _offsets(followed)
         shift = (
             POSITION_BITS if length < order - 1 else 0
         )  # the top order is not extended: its entries need no position
         extended = np.empty(offsets[-1], np.int64 if shift else np.int32)
-        inside = counts[: blocks[vocab_size]]  # the rest begin with <s>, and nothing comes before
+        inside = counts[start : start + blocks[vocab_size]]  # the rest begin with <s>, and nothing comes before
         if length == 1:
             _extend_words(stream, entries, inside, offsets[blocks[:-1]], extended, shift)
         else:
             _extend(stream, entries[: inside.sum()], offsets[blocks[:-1]], extended, shift)
+        del inside  # no view may outlive the growing of its array
         entries = extended
-        size = _count_groups(entries, followed, shift)
-        first, level = np.empty(len(words), np.int32), _empty_level(size)
-        _group(entries, followed, words, base, shift, first, *level)
-        base += len(words)
-        blocks = np.append(first, base + size)[blocks] - base
-        levels.append(level)
-        firsts.append(first)
-    del entries
-    words, suffixes, counts = (np.concatenate(arrays) for arrays in zip(*levels, strict=True))
-    bounds = np.cumsum([0] + [len(level[0]) for level in levels])
-    return Trie(bounds, words, suffixes, np.append(np.concatenate(firsts), np.int32(len(words)))), counts
+        bounds.append(stop + _count_groups(entries, followed, shift))
+        _grow(first, stop + 1)
+        for array in (words, suffixes, counts):
+            _grow(array, bounds[-1])
+        _group(entries, followed, start, stop, shift, first, words, suffixes, counts)
+        blocks = first[start + blocks] - stop
+    _grow(first, bounds[-2] + 1)
+    first[-1] = bounds[-1]
+    return Trie(np.array(bounds), words, suffixes, first), counts
 
 
-def _unigrams(stream: NDArray[np.int32], vocab_size: int) -> tuple[NDArray, NDArray, NDArray]:
-    words = np.arange(vocab_size + 1, dtype=np.int32)
-    return words, np.full(vocab_size + 1, -1, np.int32), np.bincount(stream, minlength=vocab_size + 1)
-
-
-def _empty_level(size: int) -> tuple[NDArray, NDArray, NDArray]:
-    """Words, suffixes and counts to be filled; numpy, unlike numba, asks for large pages, and scattering needs them."""
-    return np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.int64)
+def _grow(array: NDArray, size: int) -> None:
+    """Lengthen an array in place; the system moves its pages instead of copying them."""
+    array.resize(size, refcheck=False)
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -147,18 +146,19 @@ def _count_groups(entries, followed, shift):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _group(entries, followed, words, base, shift, first, new_words, suffixes, counts):  # type: ignore[no-untyped-def]
+def _group(entries, followed, base, next_base, shift, first, words, suffixes, counts):  # type: ignore[no-untyped-def]
     """Runs of one suffix under one parent are one new node; the entries are given its id in place."""
-    node, end, next_base = -1, 0, base + len(words)
+    node, end = next_base - 1, 0
     for parent in range(len(followed)):
-        first[parent] = next_base + node + 1
+        first[base + parent] = node + 1
         suffix = -1
         for i in range(end, end + followed[parent]):
             if entries[i] >> shift != suffix:
                 suffix = entries[i] >> shift
                 node += 1
-                new_words[node], suffixes[node], counts[node] = words[suffix - base], suffix, 0
+                words[node], suffixes[node], counts[node] = words[suffix], suffix, 0
             counts[node] += 1
             if shift:
-                entries[i] = np.int64(next_base + node) << 32 | (entries[i] & 0xFFFFFFFF)
+                entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
         end += followed[parent]
+    first[next_base] = node + 1
