@@ -17,7 +17,7 @@ from torch import Tensor
 from lidstone.regularizer.sparse_rows import dot, scatter
 from lidstone.regularizer.targets import Plan, Targets
 
-ROWS_AT_ONCE = 64  # so that a block of the gradient stays in the cache between its passes
+ROWS_AT_ONCE = 64  # so that a block of logits stays in the cache between the passes over it
 
 
 class Losses(NamedTuple):
@@ -33,7 +33,7 @@ class Losses(NamedTuple):
 
 def plain_losses(logits: Tensor, labels: Tensor) -> Losses:
     """Negative log-likelihood alone: no table, or evaluation."""
-    lse = torch.logsumexp(logits, -1)
+    lse = _logsumexp(logits)
     nll = lse - logits.gather(1, labels[:, None])[:, 0]
     none = torch.zeros_like(nll)
     return Losses(nll.clone(), nll, none, none, lse, none)  # autograd must be able to tell total from nll
@@ -41,7 +41,7 @@ def plain_losses(logits: Tensor, labels: Tensor) -> Losses:
 
 def losses(logits: Tensor, labels: Tensor, plan: Plan, targets: Targets) -> Losses:
     """The regularized loss of each position and its parts; logits (positions, V) float32."""
-    lse = torch.logsumexp(logits, -1)
+    lse = _logsumexp(logits)
     gold = logits.gather(1, labels[:, None])[:, 0]
     rows, taken, base_weight = dot(logits, plan, targets)
     smoothed = rows + base_weight * _dense_dot(logits, targets.base)
@@ -78,6 +78,13 @@ def gradient_(
         scatter(logits, plan, targets, scale)
     label = scale if plan is None else scale * plan.label
     return logits.scatter_add_(1, labels[:, None], -label[:, None])
+
+
+def _logsumexp(logits: Tensor) -> Tensor:
+    """Log sum exp of each row, block by block: what torch writes down on the way stays in the cache."""
+    if not len(logits):
+        return logits.new_zeros(0)
+    return torch.cat([torch.logsumexp(block, -1) for block in logits.split(ROWS_AT_ONCE)])
 
 
 def _dense_dot(logits: Tensor, row: Tensor) -> Tensor:

@@ -116,7 +116,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 def _in_threads(kernel: Callable[..., None], z: Tensor, plan: Plan, targets: Targets, vectors: list[Tensor]) -> None:
     """Run a kernel on the positions, shared among as many threads as torch uses."""
     t = targets
-    table = _arrays(t.first, t.words, t.suffixes, t.rows, t.backoffs, t.plus, t.minus)
+    first, words, *rest = _arrays(t.first, t.words, t.suffixes, t.rows, t.backoffs, t.plus, t.minus)
+    table = (first, words.view(np.uint32), *rest)
     batch = _arrays(z, plan.states, plan.shifts, *vectors)
     jobs = max(1, min(torch.get_num_threads(), len(z)))
     cuts = [len(z) * job // jobs for job in range(jobs + 1)]
@@ -141,17 +142,36 @@ def _dot(start, stop, ngram, table, z, states, shifts, out, out_minus, out_base)
         if ngram and state >= 0:
             if shifts[t] < 0:
                 continue
-            for child in range(first[state], first[state + 1]):
-                total += plus[child - shifts[t]] * z[t, words[child]]
-                taken += minus[child - shifts[t]] * z[t, words[child]]
+            low, high = first[state], first[state + 1]
+            slots = slice(low - shifts[t], high - shifts[t])
+            total, taken = _two_dots(z[t], words[low:high], plus[slots], minus[slots])
             weight, state = backoffs[state], suffixes[state]
         while state >= 0:
-            part = 0.0
-            for child in range(first[state], first[state + 1]):
-                part += rows[child] * z[t, words[child]]
-            total += weight * part
+            low, high = first[state], first[state + 1]
+            total += weight * _one_dot(z[t], words[low:high], rows[low:high])
             weight, state = weight * backoffs[state], suffixes[state]
         out[t], out_minus[t], out_base[t] = total, taken, weight
+
+
+# Words come as unsigned integers: numba looks at the sign of others, to count from the end, at every single access.
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _one_dot(z, words, values):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for i in range(len(words)):
+        total += values[i] * z[words[i]]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _two_dots(z, words, plus, minus):  # type: ignore[no-untyped-def]
+    given, taken = np.float32(0), np.float32(0)
+    for i in range(len(words)):
+        logit = z[words[i]]
+        given += plus[i] * logit
+        taken += minus[i] * logit
+    return given, taken
 
 
 @njit(cache=True, nogil=True)
@@ -162,11 +182,23 @@ def _scatter(start, stop, ngram, table, gradient, states, shifts, scale, scale_m
         if ngram and state >= 0:
             if shifts[t] < 0:
                 continue
-            for child in range(first[state], first[state + 1]):
-                slot = child - shifts[t]
-                gradient[t, words[child]] -= scale[t] * plus[slot] + scale_minus[t] * minus[slot]
+            low, high = first[state], first[state + 1]
+            slots = slice(low - shifts[t], high - shifts[t])
+            _subtract_two(gradient[t], words[low:high], weight, plus[slots], scale_minus[t], minus[slots])
             weight, state = weight * backoffs[state], suffixes[state]
         while state >= 0 and weight != 0:
-            for child in range(first[state], first[state + 1]):
-                gradient[t, words[child]] -= weight * rows[child]
+            low, high = first[state], first[state + 1]
+            _subtract(gradient[t], words[low:high], weight, rows[low:high])
             weight, state = weight * backoffs[state], suffixes[state]
+
+
+@njit(cache=True, nogil=True)
+def _subtract(gradient, words, weight, values):  # type: ignore[no-untyped-def]
+    for i in range(len(words)):
+        gradient[words[i]] -= weight * values[i]
+
+
+@njit(cache=True, nogil=True)
+def _subtract_two(gradient, words, weight, plus, weight_minus, minus):  # type: ignore[no-untyped-def]
+    for i in range(len(words)):
+        gradient[words[i]] -= weight * plus[i] + weight_minus * minus[i]
