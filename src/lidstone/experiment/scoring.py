@@ -91,7 +91,7 @@ class Scorer:
         return SentenceScores(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
     def _shared_bleu(self, model: Any, split: Split) -> float:
-        count = len(split)
+        count = min(self.recipe.evaluation.valid_limit or len(split), len(split))
         lines: list[str] = [""] * count
         own = self.hypotheses(model, split, slice(process_rank(), count, process_count()))
         for rank, part in enumerate(_gathered(own)):

@@ -251,6 +251,8 @@ class Evaluation(Section):
     """A translation has at most factor x source length + extra tokens."""
     max_length_extra: Annotated[int, Field(ge=0)] = 10
     batch_size: Positive = 64
+    valid_limit: Positive | None = None
+    """For early stopping on BLEU: translate only the first so many validation sentences; null: all."""
 
 
 class Sweep(Section):
