@@ -15,8 +15,10 @@ from lidstone.errors import DataError, InputError
 from lidstone.evaluation.beam import Beam, translate_ids
 from lidstone.evaluation.perplexity import score_pairs
 from lidstone.experiment.apply import evaluate_files, translate_lines
+from lidstone.experiment.data import prepare_corpus
 from lidstone.experiment.run import train
 from lidstone.experiment.saved import load_saved
+from lidstone.experiment.scoring import Scorer, translation_metrics
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.training.batches import BatchSize
 from lidstone.training.models import ModelSpec, build_model
@@ -111,6 +113,17 @@ def trained(tmp_path_factory):
         files = write_texts(folder)
         values = mt_values(files, max_steps=200, eval_every=100, schedule="linear", warmup_steps=20)
         yield files, train(recipe(values), folder / "runs"), values
+
+
+def test_validation_may_translate_only_the_first_sentences(trained):
+    _, run, values = trained
+    limited = recipe({**values, "evaluation": {**values.get("evaluation", {}), "metric": "bleu", "valid_limit": 3}})
+    scorer = Scorer(limited, prepare_corpus(limited))
+    model, valid = load_saved(run.folder).model, scorer.prepared.valid
+    first = translation_metrics(scorer.hypotheses(model, valid)[:3], valid.references[:3])
+    whole = translation_metrics(scorer.hypotheses(model, valid), valid.references)
+    assert scorer.validation()(model)["bleu"] == pytest.approx(first["bleu"])
+    assert first["bleu"] != pytest.approx(whole["bleu"])
 
 
 def test_a_translation_run_learns_and_records(trained):
