@@ -58,6 +58,7 @@ def sweep(
     """
     from lidstone.errors import InputError
     from lidstone.experiment.config import load_recipe
+    from lidstone.experiment.explorer import write_explorer
     from lidstone.experiment.sweep import Sweep
 
     if address is not None and engine is EngineName.local:
@@ -72,6 +73,7 @@ def sweep(
             states = planned.run(running, threads=threads, watch=live.update)
         finally:
             running.close()
+    write_explorer(planned.recipe, output)
     _show_result(planned, states, as_json)
 
 

@@ -32,7 +32,6 @@ from lidstone.experiment.sections import (
 from lidstone.experiment.yamls import apply_overrides, laid_over, load_yaml
 
 __all__ = [
-    "SMOKE",
     "Corpus",
     "Evaluation",
     "Files",
@@ -49,9 +48,6 @@ __all__ = [
 ]
 
 RECIPES = Path(__file__).parent / "recipes"
-
-SMOKE = ("training.max_steps=20", "training.epochs=null", "training.eval_every=10", "corpus.limit=1000")
-"""Overrides that make any recipe a matter of seconds: to see that it runs, not what it gives."""
 
 # fairseq's transformer_iwslt_de_en and its README example, as far as they differ from the language model
 _TRANSLATION: dict[str, Any] = {
