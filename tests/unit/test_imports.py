@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "report": {"report"},
     "experiment": TOOLKIT | {"evaluation", "training", "report", "experiment"},
     "cli": TOOLKIT | {"evaluation", "training", "report", "experiment", "cli"},
+    "__main__": {"cli"},
     "errors": set(),
     "files": set(),
     "progress": set(),
