@@ -227,6 +227,28 @@ def growth(ids: np.ndarray, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Three small panels: the ratio to label smoothing over vocabulary, order and batch, all else at its middle."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    middle = {"vocabulary": 8_000, "order": 2, "positions": 1024}
+    figure, panels = plt.subplots(1, 3, figsize=(9, 2.6), sharey=True, layout="constrained")
+    for panel, axis in zip(panels, middle, strict=True):
+        others = {key: value for key, value in middle.items() if key != axis}
+        points = sorted((row[axis], row["ratio"]) for row in rows if all(row[k] == v for k, v in others.items()))
+        panel.plot(*zip(*points, strict=True), marker="o", color="#0072B2")
+        panel.axhline(1.0, color="#888888", linewidth=1, linestyle="--")
+        panel.set_xlabel(axis)
+        panel.set_xticks([value for value, _ in points], [f"{value:,}" for value, _ in points])
+    panels[0].set_ylabel("time / label smoothing")
+    panels[0].set_ylim(bottom=0)
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, smallest batch only")
@@ -264,6 +286,7 @@ def main() -> None:
         for row in figures["growth"]:
             print(row)
         print("\nwritten:", write_results("loss", figures))
+        draw(figures["growth"], Path(__file__).parents[1] / "docs" / "images" / "loss-cost.svg")
 
 
 if __name__ == "__main__":

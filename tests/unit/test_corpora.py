@@ -64,7 +64,7 @@ def test_plain_text_that_begins_like_bzip2_stays_plain(tmp_path):
     assert list(read_lines(written(tmp_path, b"BZh9 is a word\n"))) == ["BZh9 is a word"]
 
 
-@pytest.mark.parametrize("content", [TEXT, gzip.compress(TEXT)])
+@pytest.mark.parametrize("content", [TEXT, gzip.compress(TEXT)], ids=["plain", "gzip"])
 def test_standard_input(content):
     code = "from lidstone.text.corpora import read_lines; print(sum(1 for _ in read_lines('-')))"
     done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True)

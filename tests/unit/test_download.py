@@ -249,7 +249,9 @@ def test_a_symbolic_link_in_a_zip_is_refused(tmp_path):
         unpack(tmp_path, buffer.getvalue(), {"a.txt": "a.txt"})
 
 
-@pytest.mark.parametrize("data", [b"", b"no archive", tar_of(("a.txt", bytes(90_000)))[:80]])
+@pytest.mark.parametrize(
+    "data", [b"", b"no archive", tar_of(("a.txt", bytes(90_000)))[:80]], ids=["empty", "text", "cut"]
+)
 def test_a_damaged_archive_is_refused(tmp_path, data):
     with pytest.raises(DataError, match=r"no readable archive|lacks"):
         unpack(tmp_path, data, {"a.txt": "a.txt"})
