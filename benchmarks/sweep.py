@@ -1,10 +1,11 @@
 """What a sweep costs beyond its trainings, and what two jobs on two cores gain.
 
-    python benchmarks/sweep.py
+    python benchmarks/sweep.py [ROUNDS]
 
 Overhead: cells that take no time, in a worker process that is already there, for a grid and for a search. Jobs: the
-same real trainings one after the other, each with all cores, and two side by side, each with half of them; imports and
-workers' start included, in interleaved rounds.
+same real trainings one after the other, each with all cores or with one, and two side by side, each with half of the
+cores; imports and workers' start included, in interleaved rounds after a warm-up that fills the caches. Two jobs are
+compared with both: threads that wait for each other suffer most on a busy machine, and alone would flatter them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 from _timing import write_results
 
@@ -25,8 +25,9 @@ from lidstone.experiment.config import load_recipe
 from lidstone.experiment.engines import Processes
 from lidstone.experiment.sweep import Sweep
 
-ROUNDS = 2
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 and __name__ == "__main__" else 2
 CELLS = 4
+STEPS = 150  # enough for training to outweigh imports, as it does in earnest
 GAMMAS = "regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.005, 0.01, 0.05, 0.1, 0.5]"
 
 
@@ -57,11 +58,11 @@ def overhead(search: str) -> float:
     return seconds / 25
 
 
-def trainings(*options: str) -> float:
+def trainings(*options: str, steps: int = STEPS) -> float:
     """Seconds of a sweep of four real trainings in a fresh folder, from the command line."""
     settings = [
         "training.epochs=null",
-        "training.max_steps=80",
+        f"training.max_steps={steps}",
         "sweep.axes={regularizer.gamma_plus: [0.01, 0.05, 0.1, 0.5]}",
         "sweep.seeds=[1]",
     ]
@@ -77,23 +78,30 @@ def trainings(*options: str) -> float:
 
 def main() -> None:
     per_cell = {search: statistics.median(overhead(search) for _ in range(3)) for search in ("grid", "tpe")}
+    for search, value in per_cell.items():
+        print(f"overhead per cell, {search}: {value * 1000:.0f} ms", flush=True)
     cores = str(os.cpu_count() or 1)
-    ways = {"one after the other": ("--threads", cores), "two side by side": ("--jobs", "2")}
+    ways = {"all cores": ("--threads", cores), "one core": ("--threads", "1"), "two jobs": ("--jobs", "2")}
+    trainings("--jobs", "2", steps=1)
+    load = os.getloadavg()[0]
     rounds = [{way: trainings(*options) for way, options in ways.items()} for _ in range(ROUNDS)]
     seconds = {way: statistics.median(one_round[way] for one_round in rounds) for way in ways}
-    one, two = seconds.values()
+    speedups = {f"over {way}": seconds[way] / seconds["two jobs"] for way in ("all cores", "one core")}
     figures = {
         "overhead_seconds_per_cell": per_cell,
         "trainings": CELLS,
+        "steps": STEPS,
         "seconds": seconds,
-        "speedup_of_two_jobs": one / two,
-        "load_average": os.getloadavg()[0],
+        "rounds": ROUNDS,
+        "speedup_of_two_jobs": speedups,
+        "load_average": {"before": load, "after": os.getloadavg()[0]},
     }
     path = write_results("sweep", figures)
-    for search, value in per_cell.items():
-        print(f"overhead per cell, {search}: {value * 1000:.0f} ms")
-    print(f"{CELLS} trainings: {one:.1f} s one after the other, {two:.1f} s two side by side: {one / two:.2f}x")
-    print(f"load average {figures['load_average']:.1f} on {cores} cores; figures in {Path(path).name}")
+    for way, value in seconds.items():
+        print(f"{CELLS} trainings, {way}: {value:.1f} s")
+    for way, value in speedups.items():
+        print(f"two jobs {way}: {value:.2f}x")
+    print(f"load average {load:.1f} on {cores} cores before, {os.getloadavg()[0]:.1f} after; see {path.name}")
 
 
 if __name__ == "__main__":
