@@ -217,7 +217,7 @@ def growth(ids: np.ndarray, rounds: int) -> list[dict[str, Any]]:
         vocab = ld.Vocabulary(size=size, eos=2, unpredictable=(0,))
         for order in (2, 3, 4) if size == 8_000 else (2,):
             counts = count_ids(small, vocab, order)
-            tables = {order: (ld.KneserEssenNey().fit(counts), counts)}
+            tables = {order: (ld.KneserEssenNey(discount=0.75).fit(counts), counts)}  # capped ids have no rare words
             for positions in (256, 1024, 4096) if order == 2 and size == 8_000 else (1024,):
                 problem = Problem(small, vocab, positions, tables)
                 ways = problem.methods()
