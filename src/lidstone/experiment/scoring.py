@@ -86,17 +86,24 @@ class Scorer:
         return [self.prepared.target.decode(ids) for ids in found]
 
     def _shared_likelihood(self, model: Any, split: Split) -> SentenceScores:
-        own = self.likelihood(model, split, slice(process_rank(), None, process_count()))
+        own = self.likelihood(model, split, self._share(split))
         parts = _gathered((own.nll, own.lengths))
         return SentenceScores(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
     def _shared_bleu(self, model: Any, split: Split) -> float:
-        count = min(self.recipe.evaluation.valid_limit or len(split), len(split))
+        count = self._count(split)
         lines: list[str] = [""] * count
-        own = self.hypotheses(model, split, slice(process_rank(), count, process_count()))
+        own = self.hypotheses(model, split, self._share(split))
         for rank, part in enumerate(_gathered(own)):
             lines[rank :: process_count()] = part
         return float(translation_metrics(lines, split.references[:count])["bleu"])
+
+    def _share(self, split: Split) -> slice:
+        """The sentences that this process scores during training."""
+        return slice(process_rank(), self._count(split), process_count())
+
+    def _count(self, split: Split) -> int:
+        return min(self.recipe.evaluation.valid_limit or len(split), len(split))
 
 
 def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:

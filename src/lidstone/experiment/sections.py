@@ -252,7 +252,7 @@ class Evaluation(Section):
     max_length_extra: Annotated[int, Field(ge=0)] = 10
     batch_size: Positive = 64
     valid_limit: Positive | None = None
-    """For early stopping on BLEU: translate only the first so many validation sentences; null: all."""
+    """Early stopping looks at the first so many validation sentences only; null: at all."""
 
 
 class Sweep(Section):

@@ -39,14 +39,14 @@ def plain_losses(logits: Tensor, labels: Tensor) -> Losses:
     return Losses(nll.clone(), nll, none, none, lse, none)  # autograd must be able to tell total from nll
 
 
-def losses(logits: Tensor, labels: Tensor, plan: Plan, targets: Targets) -> Losses:
-    """The regularized loss of each position and its parts; logits (positions, V) float32."""
+def losses(logits: Tensor, labels: Tensor, plan: Plan, targets: Targets, base_dots: Tensor) -> Losses:
+    """The regularized loss of each position and its parts; logits (positions, V) float32, base_dots base . z."""
     lse = _logsumexp(logits)
     gold = logits.gather(1, labels[:, None])[:, 0]
     rows, taken, base_weight = dot(logits, plan, targets)
-    smoothed = rows + base_weight * _dense_dot(logits, targets.base)
+    smoothed = rows + base_weight * base_dots
     if len(targets.dense_minus):
-        taken = _dense_dot(logits, targets.dense_minus)
+        taken = dense_dot(logits, targets.dense_minus)
     nll = lse - gold
     plus = plan.plus * (plan.z * lse - smoothed + plan.label_smoothed * gold)
     if targets.empirical == "token":
@@ -56,11 +56,21 @@ def losses(logits: Tensor, labels: Tensor, plan: Plan, targets: Targets) -> Loss
 
 
 def gradient_(
-    logits: Tensor, labels: Tensor, plan: Plan | None, targets: Targets | None, found: Losses, scale: Tensor
+    logits: Tensor,
+    labels: Tensor,
+    plan: Plan | None,
+    targets: Targets | None,
+    found: Losses,
+    scale: Tensor,
+    *,
+    base: bool = True,
 ) -> Tensor:
-    """Turn logits (positions, V) into scale * dlosses/dlogits, in place, and return them."""
+    """Turn logits (positions, V) into scale * dlosses/dlogits, in place, and return them.
+
+    base=False leaves out the share of the dense base, scale * plus * base_weight * base, which is then the caller's.
+    """
     mass = scale if plan is None else scale * plan.mass
-    weights = None if plan is None else scale * plan.plus * found.base_weight
+    weights = None if plan is None or not base else scale * plan.plus * found.base_weight
     shift = found.lse - mass.abs().log()  # |mass| * softmax = exp(z - lse + log |mass|)
     silent = mass == 0  # what does not count may be NaN or infinite
     shift[silent], logits[silent] = torch.inf, 0.0
@@ -87,7 +97,7 @@ def _logsumexp(logits: Tensor) -> Tensor:
     return torch.cat([torch.logsumexp(block, -1) for block in logits.split(ROWS_AT_ONCE)])
 
 
-def _dense_dot(logits: Tensor, row: Tensor) -> Tensor:
+def dense_dot(logits: Tensor, row: Tensor) -> Tensor:
     """Each position's logits times one dense row, where a zero of the row silences a logit of -inf (a masked id)."""
     product = logits @ row
     if product.isnan().any():

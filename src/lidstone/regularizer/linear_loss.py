@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
-from lidstone.regularizer.core import gradient_, losses, plain_losses
+from lidstone.regularizer.core import dense_dot, gradient_, losses, plain_losses
 from lidstone.regularizer.loss import LossParts, SmoothedLoss, report_overflow
 from lidstone.regularizer.targets import Plan, Targets
 
@@ -81,12 +81,16 @@ class _FusedLinear(torch.autograd.Function):
         wanted: bool,
     ) -> tuple[Tensor, ...]:
         gradients = _Gradients(hidden, weight, bias) if wanted and any(ctx.needs_input_grad[:3]) else None
+        with torch.autocast(hidden.device.type, enabled=False):
+            base = None if plan is None or targets is None else _Base(targets.base, weight, bias)
         sums = torch.zeros(4, device=hidden.device)
         rows = max(1, CHUNK_BYTES // (4 * len(weight)))
         for start in range(0, len(hidden), rows):
             chunk = slice(start, start + rows)
             part = None if plan is None else Plan(*(tensor[chunk] for tensor in plan))
-            sums += _one_chunk(hidden, weight, bias, labels, part, targets, scale, chunk, gradients)
+            sums += _one_chunk(hidden, weight, bias, labels, part, targets, base, scale, chunk, gradients)
+        if gradients is not None and base is not None:
+            base.pull_weight(gradients)
         ctx.gradients = gradients
         total, *parts = sums.unbind()
         ctx.mark_non_differentiable(*parts)
@@ -119,6 +123,37 @@ class _Gradients:
         return None if self.bias is None else self.bias * factor
 
 
+class _Base:
+    """The dense base, the same row for every position, which goes around the logits: base . W h = (base W) . h.
+
+    So neither its dot products nor its gradient, the outer product of the positions' weights and the base, costs a
+    pass over the logits.
+    """
+
+    def __init__(self, base: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.base = base
+        self.image = base @ weight.float()
+        self.offset = 0.0 if bias is None else dense_dot(bias.float()[None], base)
+        self.pull = torch.zeros_like(self.image)  # sum of weights * hidden states
+        self.total = torch.zeros((), device=base.device)  # sum of weights
+
+    def dots(self, hidden: Tensor) -> Tensor:
+        """<base, logits> of hidden states (rows, d)."""
+        return hidden.float() @ self.image + self.offset
+
+    def pull_hidden(self, gradients: _Gradients, chunk: slice, hidden: Tensor, weights: Tensor) -> None:
+        """Subtract weights (rows,) times the base from the gradient of a chunk's hidden states."""
+        gradients.hidden[chunk] -= torch.outer(weights, self.image).to(hidden.dtype)
+        self.pull += (weights[:, None] * hidden[chunk]).sum(0)  # not a matrix product, which autocast would round
+        self.total += weights.sum()
+
+    def pull_weight(self, gradients: _Gradients) -> None:
+        """Subtract the same from the gradients of weight and bias, for all chunks at once."""
+        gradients.weight.addr_(self.base, self.pull, alpha=-1)
+        if gradients.bias is not None:
+            gradients.bias -= self.total * self.base
+
+
 def _one_chunk(
     hidden: Tensor,
     weight: Tensor,
@@ -126,6 +161,7 @@ def _one_chunk(
     labels: Tensor,
     plan: Plan | None,
     targets: Targets | None,
+    base: _Base | None,
     scale: Tensor,
     chunk: slice,
     gradients: _Gradients | None,
@@ -134,7 +170,12 @@ def _one_chunk(
     logits = torch.nn.functional.linear(hidden[chunk], weight, bias).float()
     gold, share = labels[chunk], scale[chunk]
     with torch.autocast(logits.device.type, enabled=False):  # the projection may be in half precision, the loss not
-        found = plain_losses(logits, gold) if plan is None or targets is None else losses(logits, gold, plan, targets)
+        if plan is None or targets is None or base is None:
+            found = plain_losses(logits, gold)
+        else:
+            found = losses(logits, gold, plan, targets, base.dots(hidden[chunk]))
     if gradients is not None:
-        gradients.add(chunk, gradient_(logits, gold, plan, targets, found, share), hidden, weight)
+        gradients.add(chunk, gradient_(logits, gold, plan, targets, found, share, base=False), hidden, weight)
+        if plan is not None and base is not None:
+            base.pull_hidden(gradients, chunk, hidden, share * plan.plus * found.base_weight)
     return torch.stack([(part * share).sum() for part in found[:4]])

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.core import Losses, gradient_, losses, plain_losses
+from lidstone.regularizer.core import Losses, dense_dot, gradient_, losses, plain_losses
 from lidstone.regularizer.schedule import CONSTANT, Schedule
 from lidstone.regularizer.targets import Empirical, Form, Plan, Targets, shift_right
 
@@ -194,7 +194,10 @@ class _Fused(torch.autograd.Function):
         ctx: Any, logits: Tensor, labels: Tensor, plan: Plan | None, targets: Targets | None
     ) -> tuple[Tensor, ...]:
         z = logits.detach().float().contiguous()
-        found = plain_losses(z, labels) if plan is None or targets is None else losses(z, labels, plan, targets)
+        if plan is None or targets is None:
+            found = plain_losses(z, labels)
+        else:
+            found = losses(z, labels, plan, targets, dense_dot(z, targets.base))
         ctx.save_for_backward(logits, labels, *found[4:])
         ctx.plan, ctx.targets = plan, targets
         ctx.mark_non_differentiable(*found[1:4])
