@@ -162,7 +162,9 @@ def count_text(
     """
     check_order(order)
     ids, vocab = read_words(sources, vocab, show=show)
-    return count_ids(ids, vocab, order, thresholds=thresholds)
+    stream = sentence_stream(ids, vocab)
+    del ids  # counting is where memory is highest, and needs the stream alone
+    return _count(stream, vocab, order, thresholds)
 
 
 def count_ids(
@@ -170,9 +172,12 @@ def count_ids(
 ) -> Counts:
     """Count a stream of ids in which eos ends each sentence."""
     check_order(order)
-    limits = _check_thresholds(thresholds or [0], order)
     vocab.check_ids(ids)
-    stream = sentence_stream(np.ascontiguousarray(ids, np.int32), vocab)
+    return _count(sentence_stream(np.ascontiguousarray(ids, np.int32), vocab), vocab, order, thresholds)
+
+
+def _count(stream: NDArray[np.int32], vocab: Vocabulary, order: int, thresholds: Sequence[int] | None) -> Counts:
+    limits = _check_thresholds(thresholds or [0], order)
     if not len(stream):
         raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
     trie, counts = count_stream(stream, vocab.size, order, eos=vocab.eos)
@@ -211,18 +216,17 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
 
 def _derive(counts: Counts) -> Derived:
     trie = counts.trie
-    totals = sum_children(trie.first, counts.counts)
     adjusted = _adjusted(trie, counts.counts)
+    totals = sum_children(trie.first, counts.counts)
+    adjusted_totals = totals.copy()
+    below = int(trie.levels[max(trie.order - 2, 0)])  # the rest have followers of the top order, where counts are plain
+    adjusted_totals[:below] = sum_children(trie.first[: below + 1], adjusted)
     levels = [trie.level(order) for order in range(1, trie.order + 1)]
     words = counts.counts[levels[0]].copy()
     words[trie.vocab_size] = 0  # <s> is never predicted
-    return Derived(
-        totals=totals,
-        adjusted=adjusted,
-        adjusted_totals=sum_children(trie.first, adjusted),
-        histograms=(np.bincount(words), *(np.bincount(counts.counts[level]) for level in levels[1:])),
-        adjusted_histograms=tuple(np.bincount(adjusted[level]) for level in levels),
-    )
+    histograms = [np.bincount(words), *(np.bincount(counts.counts[level]) for level in levels[1:])]
+    adjusted_histograms = [np.bincount(adjusted[level]) for level in levels[:-1]]
+    return Derived(totals, adjusted, adjusted_totals, tuple(histograms), (*adjusted_histograms, histograms[-1]))
 
 
 def _adjusted(trie: Trie, counts: NDArray[np.int64]) -> NDArray[np.int64]:
