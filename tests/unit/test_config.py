@@ -254,6 +254,13 @@ def test_numbers_without_a_point_are_numbers(tmp_path):
     assert load_recipe(path).regularizer.parameters == {"lam": 0.01}
 
 
+def test_a_method_may_take_over_what_another_says(tmp_path):
+    methods = "[&ken {smoother: kneser-essen-ney, gamma: 0.1}, {<<: *ken, name: twice, gamma: 0.2}]"
+    path = write(tmp_path, f"task: lm\ncorpus: {{name: embedded}}\nmethods: {methods}\n")
+    regularizer = load_recipe(path).method("twice").regularizer
+    assert (regularizer.smoother, regularizer.gamma) == ("kneser-essen-ney", 0.2)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -209,3 +209,11 @@ def test_bad_input(sentences: object, order: int, message: str) -> None:
 def test_bad_thresholds(thresholds: list[int]) -> None:
     with pytest.raises(InputError, match="do not fit order 3"):
         count(SENTENCES, VOCAB, 3, thresholds=thresholds)
+
+
+def test_more_ngrams_than_can_be_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lidstone.ngram.counting.MAX_NODES", 20)
+    vocab = Vocabulary(size=4, eos=0)
+    assert count([[1, 2, 3, 1]], vocab, order=3).tokens == 5
+    with pytest.raises(InputError, match="6 tokens may have more n-grams of 4 orders than fit at once, 20"):
+        count([[1, 2, 3, 1]], vocab, order=4)

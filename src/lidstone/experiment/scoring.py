@@ -60,7 +60,7 @@ class Scorer:
         split = self.prepared.test
         scores = self.likelihood(model, split, show=True)
         metrics = scores.summary(int(split.words.sum()))
-        kept: dict[str, Any] = {"nll": scores.nll.tolist(), "tokens": scores.lengths.tolist()}
+        kept: dict[str, Any] = {"nll": scores.nll.round(4).tolist(), "tokens": scores.lengths.tolist()}
         if self.recipe.task == "mt":
             hypotheses = self.hypotheses(model, split, show=True)
             metrics |= translation_metrics(hypotheses, split.references)

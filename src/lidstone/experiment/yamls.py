@@ -17,7 +17,7 @@ class _Loader(yaml.SafeLoader):
     """YAML where `5e-4` is a number (PyYAML wants `5.0e-4`) and a key given twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value]
+        keys = [self.construct_object(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
         if twice is not None:
             raise yaml.YAMLError(f"the key {twice} is given twice, again in line {node.start_mark.line + 1}")

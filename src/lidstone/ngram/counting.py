@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError
 from lidstone.ngram.trie import Trie
 
-MAX_POSITIONS = 2**31 - 1
+MAX_NODES = 2**31 - 1
 POSITION_BITS = 32
 
 
 def count_stream(
     stream: NDArray[np.int32], vocab_size: int, order: int, *, eos: int | None = None
 ) -> tuple[Trie, NDArray[np.int64]]:
-    """The trie of a stream's n-grams of orders 1..n, and how often each occurs.
+    """The trie of a stream's n-grams of orders 1..n, and how often each occurs. The stream is used up.
 
     >>> trie, counts = count_stream(np.array([2, 0, 1, 2, 0, 1], np.int32), vocab_size=2, order=2)
     >>> [(trie.ngram(node), int(counts[node])) for node in range(trie.size)]
@@ -34,71 +34,86 @@ def count_stream(
 
     The stream begins with `<s>`. Give `eos` where sentences end with it: that saves a look at every position.
     """
-    if len(stream) > MAX_POSITIONS:
-        raise InputError(f"{len(stream):,} tokens are more than the {MAX_POSITIONS:,} that can be counted at once")
-    terminated = eos is not None and _all_end_with(stream, eos, vocab_size)
-    words = np.arange(vocab_size + 1, dtype=np.int32)
-    suffixes = np.full(vocab_size + 1, -1, np.int32)
-    counts = np.bincount(stream, minlength=vocab_size + 1)
-    first = np.empty(0, np.int32)
+    most = vocab_size + 1 + (order - 1) * len(stream)  # nodes; pages of memory that are never written cost nothing
+    if most > MAX_NODES:
+        raise InputError(
+            f"{len(stream):,} tokens may have more n-grams of {order} orders than fit at once, {MAX_NODES:,}",
+            hint="count a lower order, or less text",
+        )
+    terminated = eos is not None and bool((_last_words(stream) == eos).all())
+    words, suffixes, first = (np.empty(most + 1, np.int32) for _ in range(3))
+    counts = np.empty(most, np.int64)
     bounds = [0, vocab_size + 1]
+    words[: bounds[1]], suffixes[: bounds[1]] = np.arange(bounds[1]), -1
+    counts[: bounds[1]] = np.bincount(stream, minlength=bounds[1])
     blocks: NDArray = np.arange(vocab_size + 2)  # where, in this order, the nodes that begin with word w start
     entries = np.empty(len(stream), np.int32)
-    _sort_by_word(stream, _offsets(counts)[:-1], entries)
+    _sort_by_word(stream, _offsets(counts[: bounds[1]])[:-1], entries, order == 2)
     for length in range(1, order):
         start, stop = bounds[-2:]
         if terminated:
-            followed = np.where(words[start:] == eos, 0, counts[start:])
+            followed = np.where(words[start:stop] == eos, 0, counts[start:stop])
+        elif length == 1:
+            followed = counts[start:stop] - np.bincount(_last_words(stream), minlength=bounds[1])
         else:
-            followed = _followed(stream, entries, counts[start:], start, length)
+            followed = _followed(stream, entries, counts[start:stop], start, length)
         offsets = _offsets(followed)
-        shift = (
-            POSITION_BITS if length < order - 1 else 0
-        )  # the top order is not extended: its entries need no position
-        extended = np.empty(offsets[-1], np.int64 if shift else np.int32)
         inside = counts[start : start + blocks[vocab_size]]  # the rest begin with <s>, and nothing comes before
-        if length == 1:
-            _extend_words(stream, entries, inside, offsets[blocks[:-1]], extended, shift)
-        else:
-            _extend(stream, entries[: inside.sum()], offsets[blocks[:-1]], extended, shift)
-        del inside  # no view may outlive the growing of its array
-        entries = extended
-        bounds.append(stop + _count_groups(entries, followed, shift))
-        _grow(first, stop + 1)
-        for array in (words, suffixes, counts):
-            _grow(array, bounds[-1])
-        _group(entries, followed, start, stop, shift, first, words, suffixes, counts)
+        entries = _extended(stream, entries, inside, offsets[blocks[:-1]], int(offsets[-1]), length, order)
+        shift = _shift(length, order)
+        bounds.append(_group(entries, followed, start, stop, shift, first, words, suffixes, counts))
         blocks = first[start + blocks] - stop
-    _grow(first, bounds[-2] + 1)
-    first[-1] = bounds[-1]
+    first[bounds[-2]] = bounds[-1]
+    for array, size in ((words, bounds[-1]), (suffixes, bounds[-1]), (counts, bounds[-1]), (first, bounds[-2] + 1)):
+        array.resize(size, refcheck=False)
     return Trie(np.array(bounds), words, suffixes, first), counts
 
 
-def _grow(array: NDArray, size: int) -> None:
-    """Lengthen an array in place; the system moves its pages instead of copying them."""
-    array.resize(size, refcheck=False)
+def _extended(
+    stream: NDArray, entries: NDArray, counts: NDArray, starts: NDArray, size: int, length: int, order: int
+) -> NDArray:
+    """The entries of the n-grams one word longer than `length`."""
+    if order == 2:
+        extended = stream[:size]  # the entries hold all that is still needed of the stream
+        _extend_pairs(entries, counts, starts, extended)
+        return extended
+    shift = _shift(length, order)
+    extended = np.empty(size, np.int64 if shift else np.int32)
+    if length == 1:
+        _extend_words(stream, entries, counts, starts, extended)
+    else:
+        _extend(stream, entries[: counts.sum()], starts, extended, shift)
+    return extended
+
+
+def _shift(length: int, order: int) -> int:
+    """How many bits of the next entries are for the position: none at the top order, which is not extended."""
+    return POSITION_BITS if length < order - 1 else 0
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)])
 
 
-def _all_end_with(stream: NDArray[np.int32], eos: int, bos: int) -> bool:
-    ends = np.append(np.flatnonzero(stream == bos)[1:], len(stream)) - 1
-    return bool((stream[ends] == eos).all())
+def _last_words(stream: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The last word of each sentence."""
+    return stream[np.append(np.flatnonzero(stream == stream[0])[1:], len(stream)) - 1]
 
 
 # An entry is a position and the node of the k-gram that starts there, in one integer: one memory access, not two.
-# Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone.
+# Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone. Where
+# pairs are the top order, entries of unigrams are the words before them.
 
 
 @njit(cache=True, nogil=True)
-def _sort_by_word(stream, starts, entries):  # type: ignore[no-untyped-def]
-    """The entries of the unigrams: positions sorted by word."""
+def _sort_by_word(stream, starts, entries, pairs):  # type: ignore[no-untyped-def]
+    """The entries of the unigrams, sorted by word."""
+    before = stream[0]
     for position in range(len(stream)):
         word = stream[position]
-        entries[starts[word]] = position
+        entries[starts[word]] = before if pairs else position
         starts[word] += 1
+        before = word
 
 
 @njit(cache=True, nogil=True)
@@ -109,18 +124,29 @@ def _followed(stream, entries, counts, base, length):  # type: ignore[no-untyped
     for entry in entries:
         start = entry & 0xFFFFFFFF
         if start + length == len(stream) or stream[start + length] == bos:
-            followed[stream[start] if length == 1 else (entry >> 32) - base] -= 1
+            followed[(entry >> 32) - base] -= 1
     return followed
 
 
 @njit(cache=True, nogil=True)
-def _extend_words(stream, entries, counts, starts, extended, shift):  # type: ignore[no-untyped-def]
+def _extend_pairs(entries, counts, starts, extended):  # type: ignore[no-untyped-def]
+    """`_extend` from unigrams to bigrams where these are the top order."""
+    start = 0
+    for word in range(len(counts)):
+        for before in entries[start : start + counts[word]]:
+            extended[starts[before]] = word
+            starts[before] += 1
+        start += counts[word]
+
+
+@njit(cache=True, nogil=True)
+def _extend_words(stream, entries, counts, starts, extended):  # type: ignore[no-untyped-def]
     """`_extend` from unigrams to bigrams, where an entry is a position alone."""
     start = 0
     for word in range(len(counts)):
-        for i in range(start, start + counts[word]):
-            before = stream[entries[i] - 1]
-            extended[starts[before]] = np.int64(word) << 32 | (entries[i] - 1) if shift else word
+        for position in entries[start : start + counts[word]]:
+            before = stream[position - 1]
+            extended[starts[before]] = np.int64(word) << 32 | (position - 1)
             starts[before] += 1
         start += counts[word]
 
@@ -135,19 +161,8 @@ def _extend(stream, entries, starts, extended, shift):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def _count_groups(entries, followed, shift):  # type: ignore[no-untyped-def]
-    """How many runs of one suffix under one parent there are."""
-    groups, end = 0, 0
-    for size in followed:
-        for i in range(end, end + size):
-            groups += i == end or entries[i] >> shift != entries[i - 1] >> shift
-        end += size
-    return groups
-
-
-@njit(cache=True, nogil=True)
 def _group(entries, followed, base, next_base, shift, first, words, suffixes, counts):  # type: ignore[no-untyped-def]
-    """Runs of one suffix under one parent are one new node; the entries are given its id in place."""
+    """Runs of one suffix under one parent are one new node; the entries are given its id. Returns the next free id."""
     node, end = next_base - 1, 0
     for parent in range(len(followed)):
         first[base + parent] = node + 1
@@ -162,3 +177,4 @@ def _group(entries, followed, base, next_base, shift, first, words, suffixes, co
                 entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
         end += followed[parent]
     first[next_base] = node + 1
+    return node + 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
@@ -216,8 +217,7 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
 
 def _derive(counts: Counts) -> Derived:
     trie = counts.trie
-    adjusted = _adjusted(trie, counts.counts)
-    totals = sum_children(trie.first, counts.counts)
+    totals, adjusted = sum_children(trie.first, counts.counts), _adjusted(counts)
     adjusted_totals = totals.copy()
     below = int(trie.levels[max(trie.order - 2, 0)])  # the rest have followers of the top order, where counts are plain
     adjusted_totals[:below] = sum_children(trie.first[: below + 1], adjusted)
@@ -229,17 +229,22 @@ def _derive(counts: Counts) -> Derived:
     return Derived(totals, adjusted, adjusted_totals, tuple(histograms), (*adjusted_histograms, histograms[-1]))
 
 
-def _adjusted(trie: Trie, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _adjusted(counts: Counts) -> NDArray[np.int64]:
     """Distinct words before each n-gram; plain counts at the top order and for n-grams that begin with `<s>`."""
-    adjusted = counts.copy()
+    trie, adjusted = counts.trie, counts.counts.copy()
+    adjusted[: trie.inner] = 0
+    _count_suffixes(trie.suffixes[trie.vocab_size + 1 :], adjusted)
     for order in range(1, trie.order):
-        level, above = trie.level(order), trie.level(order + 1)
-        found = np.bincount(trie.suffixes[above] - level.start, minlength=level.stop - level.start)
         starts = trie.sentence_starts(order)
-        found[starts.start - level.start :] = counts[starts]
-        adjusted[level] = found
+        adjusted[starts] = counts.counts[starts]
     adjusted[trie.vocab_size] = 0
     return adjusted
+
+
+@njit(cache=True, nogil=True)
+def _count_suffixes(suffixes, adjusted):  # type: ignore[no-untyped-def]
+    for suffix in suffixes:
+        adjusted[suffix] += 1
 
 
 def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:

@@ -126,13 +126,16 @@ def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
     return low if low < end and words[low] == word else -1
 
 
-@njit(cache=True, nogil=True)
-def sum_children(first, values):  # type: ignore[no-untyped-def]
-    """For each node that can be a history, the sum of `values` (one per node) over its children.
+def sum_children(first: NDArray[np.int32], values: NDArray) -> NDArray:
+    """For each node that can be a history, the sum of `values` (one per node) over its children."""
+    sums = np.empty(len(first) - 1, values.dtype)  # made here, not in the kernel: numpy asks for large pages
+    _sum_children(first, values, sums)
+    return sums
 
-    Compensated (Kahan): a history may have a million followers, and its probabilities must still sum to one.
-    """
-    sums = np.zeros(len(first) - 1, values.dtype)
+
+@njit(cache=True, nogil=True)
+def _sum_children(first, values, sums):  # type: ignore[no-untyped-def]
+    """Compensated (Kahan): a history may have a million followers, and its probabilities must still sum to one."""
     for node in range(len(sums)):
         total, carry = values.dtype.type(0), values.dtype.type(0)
         for child in range(first[node], first[node + 1]):
@@ -140,4 +143,3 @@ def sum_children(first, values):  # type: ignore[no-untyped-def]
             carry = (total + term - total) - term
             total += term
         sums[node] = total
-    return sums

@@ -39,20 +39,24 @@ def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int
     >>> sentence_stream(np.array([0, 2, 3, 1, 3, 1], np.int32), vocab).tolist()
     [4, 2, 3, 1, 4, 3, 1]
     """
-    stream: NDArray[np.int32] = _sentence_stream(ids, boundaries(vocab), vocab.events, np.int32(vocab.bos))
+    boundary, events, bos = boundaries(vocab), vocab.events, np.int32(vocab.bos)
+    stream = np.empty(_stream_size(ids, boundary, events, bos), np.int32)
+    _fill_stream(ids, boundary, events, bos, stream)
     return stream
 
 
 @njit(cache=True, nogil=True)
-def _sentence_stream(ids, boundary, events, bos):  # type: ignore[no-untyped-def]
-    size = 0
-    before = bos
+def _stream_size(ids, boundary, events, bos):  # type: ignore[no-untyped-def]
+    size, before = 0, bos
     for token in ids:
         size += events[token] * (1 + boundary[before])
         before = token
-    stream = np.empty(size, np.int32)
-    end = 0
-    before = bos
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _fill_stream(ids, boundary, events, bos, stream):  # type: ignore[no-untyped-def]
+    end, before = 0, bos
     for token in ids:
         if events[token]:
             if boundary[before]:
@@ -61,4 +65,3 @@ def _sentence_stream(ids, boundary, events, bos):  # type: ignore[no-untyped-def
             stream[end] = token
             end += 1
         before = token
-    return stream

@@ -40,7 +40,9 @@ def read_words(
     """
     reader = _Reader(vocab)
     for source in _each(sources):
-        with progress_bar(_plain_size(source), f"reading {name_of(source)}", show=show, unit="bytes") as advance:
+        size = _plain_size(source)
+        reader.expect(size or 0)
+        with progress_bar(size, f"reading {name_of(source)}", show=show, unit="bytes") as advance:
             lines = 0
             for chunk in read_chunks(source, chunk_bytes):
                 reader.read(chunk, name_of(source), lines)
@@ -77,6 +79,10 @@ class _Reader:
     @property
     def ids(self) -> Ids:
         return self.all_ids[: self.state[1]]
+
+    def expect(self, size: int) -> None:
+        """Make room for the ids of so many bytes, of words as long as usual; room that is not used costs nothing."""
+        self.all_ids = _grown(self.all_ids, int(self.state[1]) + size // 4)
 
     def read(self, chunk: bytes, name: str, lines: int) -> None:
         from lidstone.text import interning

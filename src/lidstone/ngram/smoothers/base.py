@@ -69,7 +69,7 @@ def unigrams(counts: Counts) -> Floats:
 
 def empty_level(counts: Counts) -> tuple[Floats, Floats]:
     """Rows of zeros and backoffs of ones: a table that passes everything through to its base."""
-    return np.zeros(counts.trie.size), np.ones(counts.trie.inner)
+    return np.full(counts.trie.size, 0.0), np.ones(counts.trie.inner)  # np.zeros would get its memory page by page
 
 
 def full_histories(counts: Counts) -> NDArray[np.bool_]:
