@@ -29,14 +29,18 @@ def interleaved(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str,
 
 
 def wall_and_cpu(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, float]]:
-    """Like `interleaved`, with the processor time of this process and its children beside the wall clock's."""
+    """Like `interleaved`, with the processor time of this process and its children beside the wall clock's.
+
+    A turn is two runs, of which the second is timed: what one method leaves behind, such as memory that the system has to
+    fetch anew, is no matter of the next.
+    """
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
-    for number in range(rounds + 1):
+    for _ in range(rounds):
         for name, method in methods.items():
+            method()
             start, busy = time.perf_counter(), sum(os.times()[:4])
             method()
-            if number:
-                times[name].append((time.perf_counter() - start, sum(os.times()[:4]) - busy))
+            times[name].append((time.perf_counter() - start, sum(os.times()[:4]) - busy))
     medians = {name: map(statistics.median, zip(*values, strict=True)) for name, values in times.items()}
     return {name: dict(zip(("seconds", "cpu_seconds"), pair, strict=True)) for name, pair in medians.items()}
 

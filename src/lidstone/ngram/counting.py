@@ -59,7 +59,8 @@ def count_stream(
             followed = _followed(stream, entries, counts[start:stop], start, length)
         offsets = _offsets(followed)
         inside = counts[start : start + blocks[vocab_size]]  # the rest begin with <s>, and nothing comes before
-        entries = _extended(stream, entries, inside, offsets[blocks[:-1]], int(offsets[-1]), length, order)
+        starts = offsets[blocks[:-1]].astype(np.int32)  # small, to stay in the cache
+        entries = _extended(stream, entries, inside, starts, int(offsets[-1]), length, order)
         shift = _shift(length, order)
         bounds.append(_group(entries, followed, start, stop, shift, first, words, suffixes, counts))
         blocks = first[start + blocks] - stop
@@ -92,7 +93,10 @@ def _shift(length: int, order: int) -> int:
 
 
 def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(sizes)])
+    offsets = np.empty(len(sizes) + 1, np.int64)
+    offsets[0] = 0
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
 
 
 def _last_words(stream: NDArray[np.int32]) -> NDArray[np.int32]:

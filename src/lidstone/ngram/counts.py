@@ -218,9 +218,8 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
 def _derive(counts: Counts) -> Derived:
     trie = counts.trie
     totals, adjusted = sum_children(trie.first, counts.counts), _adjusted(counts)
-    adjusted_totals = totals.copy()
     below = int(trie.levels[max(trie.order - 2, 0)])  # the rest have followers of the top order, where counts are plain
-    adjusted_totals[:below] = sum_children(trie.first[: below + 1], adjusted)
+    adjusted_totals = np.concatenate([sum_children(trie.first[: below + 1], adjusted), totals[below:]])
     levels = [trie.level(order) for order in range(1, trie.order + 1)]
     words = counts.counts[levels[0]].copy()
     words[trie.vocab_size] = 0  # <s> is never predicted

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, empty_level, uniform
+from lidstone.ngram.smoothers.base import Floats, uniform
 
 
 def interpolate(
@@ -23,7 +23,8 @@ def interpolate(
     discounts: Floats,  # (order, 4): D for counts 0, 1, 2 and 3 or more
 ) -> tuple[Floats, Floats, Floats]:
     """Base, rows and backoffs of interpolated discounting at every order."""
-    rows, backoffs = empty_level(counts)
+    rows, backoffs = np.empty(counts.trie.size), np.empty(counts.trie.inner)
+    rows[: counts.trie.vocab_size + 1] = 0.0
     for order in range(2, counts.order + 1):
         histories = counts.trie.level(order - 1)
         bounds = histories.start, histories.stop
@@ -42,6 +43,8 @@ def discount_children(first, counts, totals, discounts, start, stop, rows, backo
     for history in range(start, stop):
         total = totals[history]
         if total == 0:
+            rows[first[history] : first[history + 1]] = 0.0
+            backoffs[history] = 1.0
             continue
         left, ones, twos, more = total, 0, 0, 0
         for child in range(first[history], first[history + 1]):
