@@ -31,8 +31,8 @@ def interleaved(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str,
 def wall_and_cpu(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, float]]:
     """Like `interleaved`, with the processor time of this process and its children beside the wall clock's.
 
-    A turn is two runs, of which the second is timed: what one method leaves behind, such as memory that the system has to
-    fetch anew, is no matter of the next.
+    A turn is two runs, of which the second is timed: what one method leaves behind, such as memory that the system
+    has to fetch anew, is no matter of the next.
     """
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for _ in range(rounds):

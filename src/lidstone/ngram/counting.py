@@ -25,7 +25,7 @@ POSITION_BITS = 32
 
 def count_stream(
     stream: NDArray[np.int32], vocab_size: int, order: int, *, eos: int | None = None
-) -> tuple[Trie, NDArray[np.int64]]:
+) -> tuple[Trie, NDArray[np.int32]]:
     """The trie of a stream's n-grams of orders 1..n, and how often each occurs. The stream is used up.
 
     >>> trie, counts = count_stream(np.array([2, 0, 1, 2, 0, 1], np.int32), vocab_size=2, order=2)
@@ -42,13 +42,13 @@ def count_stream(
         )
     terminated = eos is not None and bool((_last_words(stream) == eos).all())
     words, suffixes, first = (np.empty(most + 1, np.int32) for _ in range(3))
-    counts = np.empty(most, np.int64)
+    counts = np.empty(most, np.int32)
     bounds = [0, vocab_size + 1]
     words[: bounds[1]], suffixes[: bounds[1]] = np.arange(bounds[1]), -1
     counts[: bounds[1]] = np.bincount(stream, minlength=bounds[1])
     blocks: NDArray = np.arange(vocab_size + 2)  # where, in this order, the nodes that begin with word w start
     entries = np.empty(len(stream), np.int32)
-    _sort_by_word(stream, _offsets(counts[: bounds[1]])[:-1], entries, order == 2)
+    _sort_by_word(stream.view(np.uint32), _offsets(counts[: bounds[1]])[:-1].astype(np.uint32), entries, order == 2)
     for length in range(1, order):
         start, stop = bounds[-2:]
         if terminated:
@@ -59,7 +59,7 @@ def count_stream(
             followed = _followed(stream, entries, counts[start:stop], start, length)
         offsets = _offsets(followed)
         inside = counts[start : start + blocks[vocab_size]]  # the rest begin with <s>, and nothing comes before
-        starts = offsets[blocks[:-1]].astype(np.int32)  # small, to stay in the cache
+        starts = offsets[blocks[:-1]].astype(np.uint32)
         entries = _extended(stream, entries, inside, starts, int(offsets[-1]), length, order)
         shift = _shift(length, order)
         bounds.append(_group(entries, followed, start, stop, shift, first, words, suffixes, counts))
@@ -76,14 +76,14 @@ def _extended(
     """The entries of the n-grams one word longer than `length`."""
     if order == 2:
         extended = stream[:size]  # the entries hold all that is still needed of the stream
-        _extend_pairs(entries, counts, starts, extended)
+        _extend_pairs(entries.view(np.uint32), counts, starts, extended)
         return extended
     shift = _shift(length, order)
     extended = np.empty(size, np.int64 if shift else np.int32)
     if length == 1:
-        _extend_words(stream, entries, counts, starts, extended)
+        _extend_words(stream.view(np.uint32), entries.view(np.uint32), counts, starts, extended)
     else:
-        _extend(stream, entries[: counts.sum()], starts, extended, shift)
+        _extend(stream.view(np.uint32), entries[: counts.sum()], starts, extended, shift)
     return extended
 
 
@@ -92,7 +92,7 @@ def _shift(length: int, order: int) -> int:
     return POSITION_BITS if length < order - 1 else 0
 
 
-def _offsets(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _offsets(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
     offsets = np.empty(len(sizes) + 1, np.int64)
     offsets[0] = 0
     np.cumsum(sizes, out=offsets[1:])
@@ -106,7 +106,8 @@ def _last_words(stream: NDArray[np.int32]) -> NDArray[np.int32]:
 
 # An entry is a position and the node of the k-gram that starts there, in one integer: one memory access, not two.
 # Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone. Where
-# pairs are the top order, entries of unigrams are the words before them.
+# pairs are the top order, entries of unigrams are the words before them. Whatever indexes an array is unsigned: numba
+# looks at the sign of other integers, to count from the end, at every access.
 
 
 @njit(cache=True, nogil=True)
@@ -116,7 +117,7 @@ def _sort_by_word(stream, starts, entries, pairs):  # type: ignore[no-untyped-de
     for position in range(len(stream)):
         word = stream[position]
         entries[starts[word]] = before if pairs else position
-        starts[word] += 1
+        starts[word] += np.uint32(1)
         before = word
 
 
@@ -139,7 +140,7 @@ def _extend_pairs(entries, counts, starts, extended):  # type: ignore[no-untyped
     for word in range(len(counts)):
         for before in entries[start : start + counts[word]]:
             extended[starts[before]] = word
-            starts[before] += 1
+            starts[before] += np.uint32(1)
         start += counts[word]
 
 
@@ -149,36 +150,36 @@ def _extend_words(stream, entries, counts, starts, extended):  # type: ignore[no
     start = 0
     for word in range(len(counts)):
         for position in entries[start : start + counts[word]]:
-            before = stream[position - 1]
-            extended[starts[before]] = np.int64(word) << 32 | (position - 1)
-            starts[before] += 1
+            before = stream[position - np.uint32(1)]
+            extended[starts[before]] = np.int64(word) << 32 | np.int64(position - np.uint32(1))
+            starts[before] += np.uint32(1)
         start += counts[word]
 
 
 @njit(cache=True, nogil=True)
 def _extend(stream, entries, starts, extended, shift):  # type: ignore[no-untyped-def]
     """From the order by k-grams to that by (k+1)-grams; until `_group`, an entry holds the node of its suffix."""
-    for entry in entries:
-        word = stream[(entry & 0xFFFFFFFF) - 1]
+    for i in range(len(entries)):
+        entry = entries[i]
+        word = stream[np.uint32(entry) - np.uint32(1)]
         extended[starts[word]] = entry - 1 if shift else entry >> 32
-        starts[word] += 1
+        starts[word] += np.uint32(1)
 
 
 @njit(cache=True, nogil=True)
 def _group(entries, followed, base, next_base, shift, first, words, suffixes, counts):  # type: ignore[no-untyped-def]
     """Runs of one suffix under one parent are one new node; the entries are given its id. Returns the next free id."""
-    node, end = next_base - 1, 0
+    node, i, end = next_base, 0, 0
     for parent in range(len(followed)):
-        first[base + parent] = node + 1
-        suffix = -1
-        for i in range(end, end + followed[parent]):
-            if entries[i] >> shift != suffix:
-                suffix = entries[i] >> shift
-                node += 1
-                words[node], suffixes[node], counts[node] = words[suffix], suffix, 0
-            counts[node] += 1
-            if shift:
-                entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
+        first[base + parent] = node
         end += followed[parent]
-    first[next_base] = node + 1
-    return node + 1
+        while i < end:
+            start, suffix = i, entries[i] >> shift
+            while i < end and entries[i] >> shift == suffix:
+                if shift:
+                    entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
+                i += 1
+            words[node], suffixes[node], counts[node] = words[np.uint32(suffix)], suffix, i - start
+            node += 1
+    first[next_base] = node
+    return node

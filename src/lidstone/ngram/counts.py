@@ -30,11 +30,11 @@ Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
 class Derived:
     """What the whole text says, kept when thresholds drop n-grams."""
 
-    totals: NDArray[np.int64]
+    totals: NDArray[np.int32]
     """c(h) for each node that can be a history"""
-    adjusted: NDArray[np.int64]
+    adjusted: NDArray[np.int32]
     """Kneser-Ney's count of each node: distinct words before it, or the plain count (top order, or after `<s>`)"""
-    adjusted_totals: NDArray[np.int64]
+    adjusted_totals: NDArray[np.int32]
     """the sum of `adjusted` over each history's followers"""
     histograms: tuple[NDArray[np.int64], ...]
     """counts of counts of each order: entry r is how many n-grams occur r times"""
@@ -53,7 +53,7 @@ class Counts:
 
     vocab: Vocabulary
     trie: Trie
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int32]
     """one per node; the count of `<s>` is the number of sentences"""
     thresholds: tuple[int, ...] = ()
     """n-grams of order k that occur thresholds[k-1] times or less were dropped"""
@@ -75,7 +75,7 @@ class Counts:
         return self.full or _derive(self)
 
     @property
-    def totals(self) -> NDArray[np.int64]:
+    def totals(self) -> NDArray[np.int32]:
         """c(h) for each node that can be a history."""
         return self.derived.totals
 
@@ -93,7 +93,7 @@ class Counts:
         """16 hex digits that tell counts apart: vocabulary, unigram counts, and the counts of counts of all orders."""
         digest = hashlib.blake2b(self.vocab.fingerprint.encode(), digest_size=8)
         for array in (self.trie.levels, self.counts[: self.vocab.size + 1], *self.derived.histograms):
-            digest.update(np.ascontiguousarray(array).data)
+            digest.update(np.ascontiguousarray(array, np.int64).data)
         return digest.hexdigest()
 
     def drop(self, thresholds: Sequence[int]) -> Counts:
@@ -223,12 +223,12 @@ def _derive(counts: Counts) -> Derived:
     levels = [trie.level(order) for order in range(1, trie.order + 1)]
     words = counts.counts[levels[0]].copy()
     words[trie.vocab_size] = 0  # <s> is never predicted
-    histograms = [np.bincount(words), *(np.bincount(counts.counts[level]) for level in levels[1:])]
-    adjusted_histograms = [np.bincount(adjusted[level]) for level in levels[:-1]]
+    histograms = [_histogram(words), *(_histogram(counts.counts[level]) for level in levels[1:])]
+    adjusted_histograms = [_histogram(adjusted[level]) for level in levels[:-1]]
     return Derived(totals, adjusted, adjusted_totals, tuple(histograms), (*adjusted_histograms, histograms[-1]))
 
 
-def _adjusted(counts: Counts) -> NDArray[np.int64]:
+def _adjusted(counts: Counts) -> NDArray[np.int32]:
     """Distinct words before each n-gram; plain counts at the top order and for n-grams that begin with `<s>`."""
     trie, adjusted = counts.trie, counts.counts.copy()
     adjusted[: trie.inner] = 0
@@ -240,10 +240,25 @@ def _adjusted(counts: Counts) -> NDArray[np.int64]:
     return adjusted
 
 
+def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
+    """How many values are 0, 1, 2, ...; as np.bincount, which would make a copy of the values."""
+    if values.min(initial=0) < 0:
+        raise InputError("a count is negative", hint="count the text again")
+    histogram = np.zeros(values.max(initial=0) + 1, np.int64)
+    _count_values(values, histogram)
+    return histogram
+
+
+@njit(cache=True, nogil=True)
+def _count_values(values, histogram):  # type: ignore[no-untyped-def]
+    for value in values:
+        histogram[np.uint32(value)] += 1
+
+
 @njit(cache=True, nogil=True)
 def _count_suffixes(suffixes, adjusted):  # type: ignore[no-untyped-def]
     for suffix in suffixes:
-        adjusted[suffix] += 1
+        adjusted[np.uint32(suffix)] += 1
 
 
 def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:

@@ -98,7 +98,7 @@ def explain(table: BackoffTable, counts: Counts, history: Sequence[int]) -> Expl
     return Explanation(recent, total, p, smoothed, plus, minus, z)
 
 
-def followers_of(counts: Counts, history: Sequence[int]) -> NDArray[np.int64]:
+def followers_of(counts: Counts, history: Sequence[int]) -> NDArray[np.int32]:
     """How often each word follows a history; (V,).
 
     >>> from lidstone.ngram.counts import count
@@ -108,7 +108,7 @@ def followers_of(counts: Counts, history: Sequence[int]) -> NDArray[np.int64]:
     """
     if not len(history):
         return counts.counts[: counts.vocab.size]
-    followers = np.zeros(counts.vocab.size, np.int64)
+    followers = np.zeros(counts.vocab.size, np.int32)
     node = counts.trie.find(history)
     if node >= 0:
         children = counts.trie.children(node)

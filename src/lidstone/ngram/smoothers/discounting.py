@@ -18,8 +18,8 @@ from lidstone.ngram.smoothers.base import Floats, uniform
 
 def interpolate(
     counts: Counts,
-    weights: NDArray[np.int64],
-    totals: NDArray[np.int64],
+    weights: NDArray[np.int32],
+    totals: NDArray[np.int32],
     discounts: Floats,  # (order, 4): D for counts 0, 1, 2 and 3 or more
 ) -> tuple[Floats, Floats, Floats]:
     """Base, rows and backoffs of interpolated discounting at every order."""
@@ -55,7 +55,7 @@ def discount_children(first, counts, totals, discounts, start, stop, rows, backo
         backoffs[history] = (left + ones * discounts[1] + twos * discounts[2] + more * discounts[3]) / total
 
 
-def discounted_unigrams(weights: NDArray[np.int64], discounts: Floats, floor: Floats) -> Floats:
+def discounted_unigrams(weights: NDArray[np.int32], discounts: Floats, floor: Floats) -> Floats:
     """(c - D(c)) / total + (mass taken away) * floor, over the whole vocabulary."""
     total = weights.sum()
     taken = discounts[np.minimum(weights, 3)]

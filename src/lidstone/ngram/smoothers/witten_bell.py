@@ -30,7 +30,7 @@ class WittenBell:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        types = np.diff(counts.trie.first)
+        types = np.diff(counts.trie.first).astype(np.int64)
         share = counts.totals / np.maximum(counts.totals + types, 1)
         distinct = np.count_nonzero(counts.counts[: counts.vocab.size])
         seen = counts.tokens / (counts.tokens + distinct)
