@@ -1,19 +1,20 @@
 # make demo    the main job, end to end             make check   format, lint, types, fast tests
 # make test    every test                           make bench   the benchmarks
-# make format  rewrite the code in the house style  make clean   forget the environment and the caches
+# make format  rewrite the code in the house style  make results docs/results.md from the runs in results/
+# make clean   forget the environment and the caches
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-CODE := $(wildcard src tests benchmarks examples)
+CODE := $(wildcard src tests benchmarks examples results)
 
 # Two workers, one thread each for the linear algebra; the kernels of the package may still use two.
 TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench results clean
 
 demo: .venv/.installed
 	$(BIN)/lidstone demo $(if $(SMOKE),--smoke)
@@ -33,6 +34,9 @@ format: .venv/.installed
 
 bench: .venv/.installed
 	for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || exit 1; done
+
+results: .venv/.installed
+	$(BIN)/python results/make.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,7 +25,7 @@ import torch
 from _timing import wall_and_cpu, write_results
 
 from lidstone.evaluation.beam import Beam, translate_ids
-from lidstone.experiment.config import load_recipe
+from lidstone.experiment.config import Recipe, load_recipe
 from lidstone.experiment.data import prepare_corpus
 from lidstone.experiment.method import make_loss
 from lidstone.experiment.run import fit_settings, make_batches, make_model, quiet_transformers
@@ -34,6 +34,9 @@ from lidstone.training.models import build_model
 from lidstone.training.trainer import PipelineTrainer
 
 METHOD = "kneser-essen-ney"
+SIZE = ["corpus.fraction=0.05", "training.threads=1"]
+NO_TABLE = ("none", "confidence_penalty")
+STUDY = Path(__file__).parents[1] / "results" / "wikitext2.yaml"
 
 
 class Stamped:
@@ -57,7 +60,7 @@ class Stamped:
 
 def step_costs(rounds: int, steps: int) -> dict[str, Any]:
     """Processor seconds per update: a bare loop, the pipeline without and with a regularizer."""
-    recipe = load_recipe("wikitext2_small", ["corpus.fraction=0.05", "training.threads=1"])
+    recipe = load_recipe("wikitext2_small", SIZE)
     prepared = prepare_corpus(recipe)
     methods = (recipe.method(name).regularizer for name in ("none", METHOD))
     plain, regular = (make_loss(method, prepared, 100, linear=True) for method in methods)
@@ -89,11 +92,10 @@ def step_costs(rounds: int, steps: int) -> dict[str, Any]:
     }
 
 
-def alternating(steps: int) -> dict[str, Any]:
+def alternating(recipe: Recipe, method: str, steps: int) -> dict[str, Any]:
     """One training whose updates are regularised and plain in turn: what drifts on the machine hits both alike."""
-    recipe = load_recipe("wikitext2_small", ["corpus.fraction=0.05", "training.threads=1"])
     prepared = prepare_corpus(recipe)
-    loss = make_loss(recipe.method(METHOD).regularizer, prepared, 100, linear=True)
+    loss = make_loss(recipe.method(method).regularizer, prepared, 100, linear=True)
     targets, seconds = loss.targets, {"regularised": [], "plain": []}
     whole_step = PipelineTrainer.training_step
 
@@ -117,6 +119,14 @@ def alternating(steps: int) -> dict[str, Any]:
         "quartiles_of_ratios_of_neighbours": statistics.quantiles(ratios, n=4),
         "regularised_over_plain": statistics.median(ratios),
     }
+
+
+def method_costs(steps: int) -> dict[str, Any]:
+    """Speed of each method of the study on WikiText-2 over plain training."""
+    recipe = load_recipe(STUDY, ["training.threads=1"])
+    tables = [name for name in recipe.method_names if recipe.method(name).regularizer.kind not in NO_TABLE]
+    speeds = {name: alternating(recipe, name, steps)["regularised_over_plain"] for name in tables}
+    return {"updates": steps, "regularised_over_plain": speeds}
 
 
 def bare_loop(model: Any, batches: Any, recipe: Any, steps: int) -> None:
@@ -190,13 +200,14 @@ def main() -> None:
         "torch": torch.__version__,
         "threads": 1,
         "steps": step_costs(rounds, 5 if quick else 10),
-        "alternating": alternating(12 if quick else 240),
+        "alternating": alternating(load_recipe("wikitext2_small", SIZE), METHOD, 12 if quick else 240),
         "beam": beam_search(1, 8 if quick else 48),
         "preparation": preparation(quick),
     }
     show(results)
     if not quick:
         write_results("training", results)
+        write_results("methods", method_costs(60))
 
 
 def show(results: dict[str, Any]) -> None:

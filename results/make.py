@@ -1,0 +1,191 @@
+"""docs/results.md, its pictures and the page, from the runs in this folder: `make results`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+
+from reading import findings, orders, recommendation, signs
+from study import HERE, Study
+
+from lidstone.experiment.comparisons import CompareRuns
+from lidstone.files import write_text
+from lidstone.report import Report
+from lidstone.report.render import number, signed, to_markdown
+
+DOCS = HERE.parent / "docs"
+PAGES = HERE
+FRACTIONS = (0.05, 0.1, 0.3)
+
+
+def main() -> None:
+    """Write docs/results.md and what it shows."""
+    intro = """# Results
+
+Do smoothing-based regularizers help? This page is written by `make results` from the runs in `results/`: every number
+and every yes or no is computed from them. Each run is a small JSON file with its recipe, versions and learning curve,
+and the score of every test sentence beside it. All of it, with every setting tried, is also a page of its own:
+`results/wikitext2.html`.
+
+Settings were chosen on validation text with the first seed. The unregularized model was tuned first (learning rate,
+dropout, early stopping), and all others use what was best for it.
+"""
+    again = """## Again
+
+```console
+$ lidstone sweep results/wikitext2.yaml --output results/wikitext2 --jobs 2     # goes on where it stopped
+$ make results
+```
+
+A run is determined by its recipe and seed: on one machine, training it again gives the same metrics to the last digit.
+"""
+    write_text(DOCS / "results.md", "\n".join([intro, language_modelling(), again]))
+
+
+def language_modelling() -> str:
+    """The chapter on WikiText-2."""
+    study = Study.of("wikitext2")
+    report = headline(study)
+    reading = [
+        *findings(study, study.names("paper"), "With the paper's strengths"),
+        *findings(study, study.names(""), "With strengths chosen here"),
+        "Beyond the paper:\n",
+        *signs(study),
+        *orders(study),
+        *recommendation(study),
+    ]
+    whole = Report.from_runs([run for runs in study.settings.values() for run in runs], compare=CompareRuns(exact=True))
+    whole.to_html(PAGES / "wikitext2.html")
+    size = sizes("wikitext2", ("jelinek-mercer, paper", "modified-kneser-ney, exact"))
+    return "\n".join(
+        [
+            "## Language modelling: 3 % of WikiText-2\n",
+            about(study) + "\n",
+            missing(study, 5),
+            "### What the runs say\n",
+            *reading,
+            "",
+            picture(report, "wikitext2") if report else "",
+            *tables(study),
+            best_seeds(study),
+            f"### More text\n\nTest perplexity per word.\n\n{size}" if size else "",
+            f"### Cost\n\nUpdates with and without regularizer in turn, one thread.\n\n{costs(study)}",
+        ]
+    )
+
+
+def about(study: Study) -> str:
+    """What was trained on what."""
+    run, recipe = study.runs("none")[0], study.recipe
+    record = json.loads(run.path.read_text(encoding="utf-8"))
+    return (
+        f"V = {run.signature['vocabulary_size']:,} (BPE, {recipe.tokenizer.merges:,} merges learnt on the training "
+        f"text), {run.signature['model_parameters']:,} parameters ({recipe.model.layers} layers of width "
+        f"{recipe.model.width}), dropout {recipe.model.dropout}. Test: {run.signature['test_sentences']:,} sentences, "
+        f"{run.metrics['test']['tokens']:,} tokens. One core of an AMD EPYC for each run, torch "
+        f"{record['versions']['torch']}. "
+        f"All settings are in [results/{study.folder.name}.yaml](../results/{study.folder.name}.yaml)."
+    )
+
+
+def picture(report: Report, name: str) -> str:
+    """Scores and learning curves of a report, as figures in docs/images."""
+    figures = {"Test scores": "scores", "Learning curves": f"curves-valid-{report.metric.key}"}
+    with TemporaryDirectory() as folder:
+        report.plots(folder, formats=("svg",))
+        for kind in figures.values():
+            write_text(DOCS / "images" / f"{name}-{kind}.svg", (Path(folder) / f"{kind}.svg").read_text())
+    return "".join(f"![{title}](images/{name}-{kind}.svg)\n\n" for title, kind in figures.items())
+
+
+def missing(study: Study, seeds: int) -> str:
+    """How much of a study has not been run yet."""
+    found = [len(study.runs(name)) for name in study.recipe.method_names]
+    short, none = sum(0 < runs < seeds for runs in found), found.count(0)
+    if not short and not none:
+        return ""
+    return (
+        f"Not finished: of {len(found)} methods, {short} have fewer than {seeds} seeds and {none} have not been run.\n"
+    )
+
+
+def headline(study: Study) -> Report | None:
+    """The methods of the picture: the paper's, the exact form, longer n-grams, and what one would use instead."""
+    names = [*study.names("paper", "exact", "exact trigrams"), *study.baselines]
+    return study.report([name for name in names if len(study.runs(name)) > 1], scopes=("seeds",))
+
+
+def tables(study: Study) -> Iterable[str]:
+    """The tables of one study."""
+    parts = [
+        (
+            "The paper's methods with its strengths",
+            "Published form, bigrams; strengths and parameters are those that the paper found best on its corpora.",
+            study.names("paper"),
+        ),
+        (
+            "The paper's methods with strengths chosen here",
+            "Published form, bigrams, one strength γ for both terms.",
+            study.names(""),
+        ),
+        (
+            "The exact form on tokens",
+            "The target is (1 − γ) onehot + γ p̃: label smoothing whose uniform distribution is an n-gram model's.",
+            study.names("exact"),
+        ),
+        ("What one would use instead", "The usual regularizers, and more dropout.", study.baselines),
+        ("Longer n-grams", "Trigrams and 4-grams.", study.names("trigrams", "exact trigrams", "exact 4-grams")),
+        (
+            "Form and empirical distribution",
+            "All four combinations, at one strength: the sign of the second term, and what p̃ is compared with.",
+            study.names("published ngram", "published token", "exact ngram", "exact token"),
+        ),
+        (
+            "Strengths that fall during training",
+            "Down to zero along a line or a cosine.",
+            study.names("exact linear", "exact cosine"),
+        ),
+    ]
+    for title, text, methods in parts:
+        report = study.report(methods, scopes=("seeds",))
+        if report is not None:
+            yield f"### {title}\n\n{text}\n\n{to_markdown(report.table())}"
+
+
+def best_seeds(study: Study) -> str:
+    """The paper's second kind of table: best seeds, paired tests over sentences."""
+    report = study.report(study.names("paper"), scopes=("best-seed",))
+    return f"### Best seeds, as in the paper's appendix C\n\n{to_markdown(report.best_seed_table())}" if report else ""
+
+
+def costs(study: Study) -> str:
+    """What each method costs: time of an update over a plain one, measured apart, and the memory of its runs."""
+    measured = json.loads((HERE.parent / "benchmarks" / "results" / "methods.json").read_text())[
+        "regularised_over_plain"
+    ]
+    lines = ["| Method | Speed over None | Peak memory |", "|:--|--:|--:|"]
+    for method in study.recipe.method_names:
+        if (runs := study.runs(method)) and method in measured:
+            memory = min(run.cost["peak_memory_bytes"] for run in runs)
+            lines.append(f"| {method} | {measured[method]:.2f} | {memory / 1e6:,.0f} MB |")
+    return "\n".join(lines) + "\n"
+
+
+def sizes(name: str, methods: Sequence[str]) -> str:
+    """The gain over no regularization at several sizes of the training text; vocabularies differ, so per word."""
+    lines = ["| Training text | Seeds | None | " + " | ".join(methods) + " |", "|:--|--:|--:|" + "--:|" * len(methods)]
+    for fraction in FRACTIONS:
+        study = Study.of(name, f"corpus.fraction={fraction}", "sweep.by_method={}")
+        rows = [[run.value("test", "word_perplexity") for run in study.runs(method)] for method in ("none", *methods)]
+        if all(rows):
+            gains = [f"{number(mean(row))} ({signed(100 * (mean(row) / mean(rows[0]) - 1))} %)" for row in rows[1:]]
+            seeds = min(map(len, rows))
+            lines.append(f"| {fraction:.0%} | {seeds} | {number(mean(rows[0]))} | " + " | ".join(gains) + " |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A study: a recipe in this folder and the runs of its sweep, put together by what was trained.
+
+A row of a table is a method of the recipe: the setting that validation chose with the first seed, with all its seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lidstone.experiment.comparisons import CompareRuns
+from lidstone.experiment.config import Recipe, load_recipe
+from lidstone.experiment.grid import search_cells
+from lidstone.report import Report
+from lidstone.report.runs import Run, load_runs
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Study:
+    """A recipe with the runs of its sweep."""
+
+    recipe: Recipe
+    folder: Path
+
+    @classmethod
+    def of(cls, name: str, *overrides: str) -> Study:
+        """The study of a recipe in this folder."""
+        return cls(load_recipe(HERE / f"{name}.yaml", overrides), HERE / name)
+
+    @property
+    def metric(self) -> str:
+        """What validation chooses by, and what is compared on the test set."""
+        return self.recipe.evaluation.metric
+
+    @cached_property
+    def settings(self) -> dict[str, list[Run]]:
+        """The seeds of every setting."""
+        found: dict[str, list[Run]] = {}
+        for run in load_runs(self.folder).runs if any(self.folder.glob("*/run.json")) else ():
+            found.setdefault(setting(run.config), []).append(run)
+        return found
+
+    def runs(self, method: str) -> list[Run]:
+        """The seeds of the setting that validation chose; none before all settings of the method were tried."""
+        if method not in self.recipe.method_names:
+            return []
+        cells = search_cells(self.recipe, method)
+        found = [self.settings.get(setting(cell.recipe(self.recipe).to_dict()), []) for cell in cells]
+        first = [next((run for run in runs if run.seed == cells[0].seed), None) for runs in found]
+        if None in first:
+            return []
+        chosen = min(zip(first, found, strict=True), key=lambda pair: self.order(pair[0]))[1]
+        name, _, _ = method.partition(", ")  # `jelinek-mercer, exact`: tables tell the form themselves
+        return [replace(run, name=name) for run in sorted(chosen, key=lambda run: run.seed)]
+
+    def order(self, run: Run) -> float:
+        """A key that sorts the best on validation first."""
+        return run.value("valid", self.metric) * (1 if self.metric == "perplexity" else -1)
+
+    def report(self, methods: Iterable[str], **options: Any) -> Report | None:
+        """A report of the unregularized model and those methods; None if none of them has been run."""
+        runs = [run for method in methods for run in self.runs(method)]
+        compare = CompareRuns(exact=True, **options)
+        return Report.from_runs([*self.runs("none"), *runs], compare=compare) if runs else None
+
+    def names(self, *variants: str) -> list[str]:
+        """The recipe's smoothers whose name has one of these behind its comma."""
+        names = [name for name in self.recipe.method_names if self.recipe.method(name).regularizer.smoother]
+        return [name for name in names if name.partition(", ")[2] in variants]
+
+    @property
+    def baselines(self) -> list[str]:
+        """What one would use instead of a smoother."""
+        names = [name for name in self.recipe.method_names if not self.recipe.method(name).regularizer.smoother]
+        return [name for name in names if name != "none"]
+
+
+def setting(config: dict[str, Any]) -> str:
+    """All of a recipe but the seed and the names."""
+    kept = {key: value for key, value in config.items() if key not in ("name", "methods", "sweep")}
+    kept["regularizer"] = {key: value for key, value in kept["regularizer"].items() if key != "name"}
+    kept["training"] = {key: value for key, value in kept["training"].items() if key not in ("seed", "threads")}
+    return json.dumps(kept, sort_keys=True)
