@@ -28,7 +28,7 @@ def main() -> None:
 Do smoothing-based regularizers help? This page is written by `make results` from the runs in `results/`: every number
 and every yes or no is computed from them. Each run is a small JSON file with its recipe, versions and learning curve,
 and the score of every test sentence beside it. All of it, with every setting tried, is also a page of its own:
-`results/wikitext2.html`.
+`results/wikitext2.html`, which `make results` writes.
 
 Settings were chosen on validation text with the first seed. The unregularized model was tuned first (learning rate,
 dropout, early stopping), and all others use what was best for it.
