@@ -1,4 +1,4 @@
-"""docs/results.md, its pictures and the page, from the runs in this folder: `make results`."""
+"""docs/results.md, its pictures, the page and the README's table, from the runs in this folder: `make results`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,20 @@ from lidstone.report import Report
 from lidstone.report.render import number, signed, to_markdown
 
 DOCS = HERE.parent / "docs"
+README = HERE.parent / "README.md"
 PAGES = HERE
+MARKS = "<!-- results -->", "<!-- end of results -->"
+HEADLINE = (
+    "label-smoothing",
+    "jelinek-mercer, paper",
+    "modified-kneser-ney, exact",
+    "modified-kneser-ney, exact trigrams",
+)
 FRACTIONS = (0.05, 0.1, 0.3)
 
 
 def main() -> None:
-    """Write docs/results.md and what it shows."""
+    """Write docs/results.md and what it shows, and the table of the README."""
     intro = """# Results
 
 Do smoothing-based regularizers help? This page is written by `make results` from the runs in `results/`: every number
@@ -43,6 +51,15 @@ $ make results
 A run is determined by its recipe and seed: on one machine, training it again gives the same metrics to the last digit.
 """
     write_text(DOCS / "results.md", "\n".join([intro, language_modelling(), again]))
+    write_text(README, with_headline(README.read_text(encoding="utf-8")))
+
+
+def with_headline(text: str) -> str:
+    """The README with the headline table between its marks."""
+    report = Study.of("wikitext2").report(HEADLINE, scopes=("seeds",))
+    before, rest = text.split(MARKS[0])
+    _, after = rest.split(MARKS[1])
+    return f"{before}{MARKS[0]}\n{to_markdown(report.table()) if report else ''}{MARKS[1]}{after}"
 
 
 def language_modelling() -> str:

@@ -34,9 +34,14 @@ def test_the_page_says_what_the_runs_say(tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
     monkeypatch.setattr(make, "DOCS", tmp_path)
     monkeypatch.setattr(make, "PAGES", tmp_path)
+    monkeypatch.setattr(make, "README", tmp_path / "README.md")
+    make.README.write_text(f"a {make.MARKS[0]} old {make.MARKS[1]} b")
     make.main()
     for module in ("make", "reading", "study"):
         sys.modules.pop(module)
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
+    begun, ended = make.MARKS
+    table = make.README.read_text().removeprefix("a ").removesuffix(" b")
+    assert table.startswith(begun) and table.endswith(ended) and table in (ROOT / "README.md").read_text()
     for picture in tmp_path.glob("images/*.svg"):
         assert (ROOT / "docs" / "images" / picture.name).is_file()

@@ -46,7 +46,11 @@ SYMBOLS = {
     "weights": "λ₁",
     "discount": "D",
     "order": "n",
+    "form": "",
+    "empirical": "",
+    "schedule": "",
 }
+"""What stands before a value; values that speak for themselves have nothing before them."""
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
@@ -78,7 +82,7 @@ class Label:
     @property
     def details(self) -> str:
         """The hyper-parameters in one string: `γ₊=0.1, γ₋=0.5`."""
-        return ", ".join(f"{symbol}={value}" for symbol, value in self.parameters)
+        return ", ".join(f"{symbol}={value}" if symbol else value for symbol, value in self.parameters)
 
     def text(self) -> str:
         """Plain text for a row of a table.
@@ -97,7 +101,10 @@ class Label:
         name = latex_escape(self.short)
         if not self.parameters:
             return name
-        pairs = (f"{latex_escape(symbol)}$={_latex_number(value)}$" for symbol, value in self.parameters)
+        pairs = (
+            f"{latex_escape(symbol)}$={_latex_number(value)}$" if symbol else latex_escape(value)
+            for symbol, value in self.parameters
+        )
         return name + r" {\small (" + ", ".join(pairs).replace("$$", "") + ")}"
 
 
@@ -112,18 +119,22 @@ def latex_escape(text: str) -> str:
 
 
 def parameter_pairs(method: Mapping[str, Any], shown: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:
-    """The hyper-parameters of a run's method as pairs to print: strengths, own parameters, then `shown` ones.
+    """The hyper-parameters of a run's method as pairs to print: strengths, `shown` ones, then the method's own.
 
+    >>> parameter_pairs({"gamma_plus": 0.4, "gamma_minus": 0.4, "order": 3, "form": "exact"}, ("order", "form"))
+    (('γ', '0.4'), ('n', '3'), ('', 'exact'))
     >>> parameter_pairs({"gamma_plus": 0.1, "gamma_minus": 0.05, "parameters": {"weights": [0.75, 0.5]}})
     (('γ₊', '0.1'), ('γ₋', '0.05'), ('λ₁', '0.75'), ('λ₂', '0.5'))
     """
     strengths = {key: method.get(key) for key in ("gamma_plus", "gamma_minus")}
     if not any(strengths.values()):
         strengths = {"gamma": method.get("gamma")}
+    elif len(set(strengths.values())) == 1:
+        strengths = {"gamma": method["gamma_plus"]}
     own = method.get("parameters") or {}
     rest = {key: method.get(key) for key in shown}
     pairs: list[tuple[str, str]] = []
-    for key, value in {**strengths, **own, **rest}.items():
+    for key, value in {**strengths, **rest, **own}.items():
         pairs.extend(_pairs(key, value))
     return tuple(pairs)
 
