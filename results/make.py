@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from reading import findings, orders, recommendation, signs
 from study import HERE, Study
@@ -65,7 +66,7 @@ def with_headline(text: str) -> str:
 def language_modelling() -> str:
     """The chapter on WikiText-2."""
     study = Study.of("wikitext2")
-    report = headline(study)
+    report = headline(study, scopes=("seeds",))
     reading = [
         *findings(study, study.names("paper"), "With the paper's strengths"),
         *findings(study, study.names(""), "With strengths chosen here"),
@@ -129,10 +130,10 @@ def missing(study: Study, seeds: int) -> str:
     )
 
 
-def headline(study: Study) -> Report | None:
-    """The methods of the picture: the paper's, the exact form, longer n-grams, and what one would use instead."""
+def headline(study: Study, **options: Any) -> Report | None:
+    """The paper's methods, the exact form, longer n-grams, and what one would use instead; with several seeds each."""
     names = [*study.names("paper", "exact", "exact trigrams"), *study.baselines]
-    return study.report([name for name in names if len(study.runs(name)) > 1], scopes=("seeds",))
+    return study.report([name for name in names if len(study.runs(name)) > 1], **options)
 
 
 def tables(study: Study) -> Iterable[str]:
@@ -174,7 +175,7 @@ def tables(study: Study) -> Iterable[str]:
 
 def best_seeds(study: Study) -> str:
     """The paper's second kind of table: best seeds, paired tests over sentences."""
-    report = study.report(study.names("paper"), scopes=("best-seed",))
+    report = headline(study, scopes=("best-seed",))
     return f"### Best seeds, as in the paper's appendix C\n\n{to_markdown(report.best_seed_table())}" if report else ""
 
 
