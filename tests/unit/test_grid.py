@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lidstone.errors import RecipeError
+from lidstone.experiment.cell import Outcome
 from lidstone.experiment.config import load_recipe
 from lidstone.experiment.grid import Cell, axes_of, check_axes, sample_cells, search_cells, seed_cells
+from lidstone.experiment.state import MethodState
 
 GAMMAS = [0.005, 0.01, 0.05, 0.1, 0.5]
 
@@ -126,3 +128,12 @@ def test_both_ways_of_giving_strengths_contradict_each_other() -> None:
     recipe = load_recipe("demo", ["sweep.axes={regularizer.gamma: [0.1], regularizer.gamma_plus: [0.2]}"])
     with pytest.raises(RecipeError, match="either gamma or gamma_plus and gamma_minus"):
         search_cells(recipe, "katz")[0].recipe(recipe)
+
+
+def test_a_tie_is_settled_alike_whatever_ended_first() -> None:
+    record = {"metrics": {"valid": {"perplexity": 7.0}}}
+    cells = [Cell("katz", {"regularizer.gamma_plus": value}) for value in (0.1, 0.5)]
+    ended = {cell.key: (cell, Outcome("complete", record)) for cell in cells}
+    orders = [dict(ended.items()), dict(reversed(ended.items()))]
+    first, second = (MethodState("katz", 2, outcomes=outcomes).scores("perplexity") for outcomes in orders)
+    assert first == second == [(7.0, cell) for cell in cells]

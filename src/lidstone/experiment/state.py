@@ -57,8 +57,9 @@ class MethodState:
         return [Task(cell, trial) for cell, trial in tried if cell.key not in known]
 
     def scores(self, metric: str) -> list[tuple[float, Cell]]:
-        """Validation scores of the complete cells."""
-        complete = [(out.score(metric), cell) for cell, out in self.outcomes.values() if out.state == "complete"]
+        """Validation scores of the complete cells, ordered by their keys: ties are settled alike at every start."""
+        ended = [outcome for _, outcome in sorted(self.outcomes.items())]
+        complete = [(out.score(metric), cell) for cell, out in ended if out.state == "complete"]
         return [(score, cell) for score, cell in complete if score is not None]
 
     def seconds(self) -> list[float]:
