@@ -27,6 +27,10 @@ HEADLINE = (
     "modified-kneser-ney, exact",
     "modified-kneser-ney, exact trigrams",
 )
+COST = (
+    "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`). The times in the runs' own "
+    "files, and so in the page's figure of cost, include pauses: the machine was needed for other things now and then."
+)
 FRACTIONS = (0.05, 0.1, 0.3)
 
 
@@ -90,7 +94,7 @@ def language_modelling() -> str:
             *tables(study),
             best_seeds(study),
             f"### More text\n\nTest perplexity per word.\n\n{size}" if size else "",
-            f"### Cost\n\nUpdates with and without regularizer in turn, one thread.\n\n{costs(study)}",
+            f"### Cost\n\n{COST}\n\n{costs(study)}",
         ]
     )
 
