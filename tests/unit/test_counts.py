@@ -217,3 +217,10 @@ def test_more_ngrams_than_can_be_numbered(monkeypatch: pytest.MonkeyPatch) -> No
     assert count([[1, 2, 3, 1]], vocab, order=3).tokens == 5
     with pytest.raises(InputError, match="6 tokens may have more n-grams of 4 orders than fit at once, 20"):
         count([[1, 2, 3, 1]], vocab, order=4)
+
+
+def test_a_negative_count_is_refused() -> None:
+    counts = count([[1, 2, 3, 1]], Vocabulary(size=4, eos=0), order=2)
+    counts.counts[-1] = -1
+    with pytest.raises(InputError, match="a count is negative"):
+        _ = counts.derived
