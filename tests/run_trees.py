@@ -8,6 +8,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from lidstone.evaluation.translation import bleu_statistics
+
 METHODS: dict[str, dict[str, Any]] = {
     "none": {"smoother": None, "parameters": {}, "gamma_plus": None, "gamma_minus": None},
     "add-lambda": {"smoother": "add-lambda", "parameters": {"lam": 0.01}, "gamma_plus": 0.1, "gamma_minus": 0.05},
@@ -64,7 +66,7 @@ def record(name: str, seed: int, *, task: str = "lm", method: dict[str, Any] | N
 
 
 def sentences(run: dict[str, Any], count: int = 200) -> dict[str, Any]:
-    """What a run keeps of its test sentences; all runs share lengths and references."""
+    """What a run keeps of its test sentences; all runs share lengths or references."""
     shared, own = random.Random(5), random.Random(run["id"])
     known = run["name"] if run["name"] in METHODS else "katz"
     if run["task"] == "lm":
@@ -78,7 +80,7 @@ def sentences(run: dict[str, Any], count: int = 200) -> dict[str, Any]:
     gold = [[shared.choice(WORDS) for _ in range(9)] for _ in range(count)]
     noise = 0.45 - (BLEU[known] - BLEU["none"]) * 0.2
     lines = [" ".join(word if own.random() > noise else "x" for word in line) for line in gold]
-    return {"hypotheses": lines, "references": [" ".join(line) for line in gold]}
+    return {"hypotheses": lines, "bleu_statistics": bleu_statistics(lines, [" ".join(line) for line in gold])}
 
 
 def write_run(folder: Path, run: dict[str, Any], with_sentences: bool = True) -> Path:

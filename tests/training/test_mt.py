@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sacrebleu.metrics import BLEU
 from tests.tiny import mt_values, recipe, write_texts
 
 from lidstone.errors import DataError, InputError
@@ -133,8 +134,17 @@ def test_a_translation_run_learns_and_records(trained):
     assert run.record["signature"]["metric"] == test["bleu_signature"]
     assert run.record["curve"][-1]["valid_bleu"] == run.record["metrics"]["valid"]["bleu"]
     kept = json.loads(gzip.decompress((run.folder / "sentences.json.gz").read_bytes()))
-    assert len(kept["hypotheses"]) == len(kept["references"]) == 30
+    assert len(kept["hypotheses"]) == len(kept["bleu_statistics"]) == 30
     assert all("@@" not in line for line in kept["hypotheses"])
+
+
+def test_a_run_keeps_what_its_bleu_is_made_of_and_no_reference(trained):
+    _, run, _ = trained
+    kept = json.loads(gzip.decompress((run.folder / "sentences.json.gz").read_bytes()))
+    sums = np.array(kept["bleu_statistics"]).sum(0).tolist()
+    bleu = BLEU.compute_bleu(sums[2:6], sums[6:], sums[0], sums[1]).score
+    assert bleu == pytest.approx(run.record["metrics"]["test"]["bleu"])
+    assert set(kept) == {"nll", "tokens", "hypotheses", "bleu_statistics"}
 
 
 def test_the_saved_model_translates_and_scores_as_the_run_did(trained):

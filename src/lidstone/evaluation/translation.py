@@ -1,6 +1,7 @@
 """Translation quality by sacreBLEU: corpus scores with their signatures, and its paired bootstrap.
 
-Text comes detokenized and is scored as given; whoever made it undoes BPE and tokenization first.
+Text comes detokenized and is scored as given; whoever made it undoes BPE and tokenization first. The bootstrap needs no
+text, only BLEU's statistics of each sentence: those can be kept and given away where the references may not.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from lidstone.evaluation.effect import Effect
 from lidstone.evaluation.significance import Comparison, same_length
 
 SACREBLEU_SEED = 12345
+Statistics: TypeAlias = Sequence[Sequence[int]]
+"""What BLEU counts in each sentence"""
 
 
 @dataclass(frozen=True)
@@ -76,15 +79,41 @@ def paired_bootstrap(
     >>> paired_bootstrap({"good": good}, bad, gold, samples=99)[0].p_value  # 1 / (99 + 1)
     0.01
     """
-    check_aligned(baseline, references)
-    for key, hypotheses in systems.items():
-        same_length(key, len(hypotheses), name, len(baseline))
+    counted = {key: bleu_statistics(hypotheses, references) for key, hypotheses in systems.items()}
+    base = bleu_statistics(baseline, references)
+    return paired_bootstrap_counted(counted, base, samples=samples, seed=seed, name=name)
+
+
+def bleu_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """What BLEU sums over sentences: lengths of hypothesis and reference, matching n-grams, n-grams; orders 1 to 4.
+
+    >>> bleu_statistics(["a b c x"], ["a b c d e"])
+    [[4, 5, 3, 2, 1, 0, 4, 3, 2, 1]]
+    """
+    from sacrebleu.metrics import BLEU
+
+    check_aligned(hypotheses, references)
+    found: Statistics = BLEU(force=True)._extract_corpus_statistics(list(hypotheses), [list(references)])
+    return found
+
+
+def paired_bootstrap_counted(
+    systems: Mapping[str, Statistics],
+    baseline: Statistics,
+    *,
+    samples: int = 1_000,
+    seed: int = SACREBLEU_SEED,
+    name: str = "baseline",
+) -> list[Comparison]:
+    """`paired_bootstrap` of what `bleu_statistics` counted."""
+    for key, counted in systems.items():
+        same_length(key, len(counted), name, len(baseline))
     if seed < 1:
         raise InputError(f"seed is {seed}", hint="sacreBLEU takes 0 for 'no seed': use 1 or more")
     if not systems:
         return []
-    results, signature = _sacrebleu_paired(systems, baseline, references, samples, seed, name)
-    effects = _differences(systems, baseline, references, samples, seed)
+    results, signature = _sacrebleu_paired(systems, baseline, samples, seed, name)
+    effects = _differences(systems, baseline, samples, seed)
     n, test = (len(baseline), len(baseline)), "paired-bootstrap"
     return [
         Comparison(
@@ -96,47 +125,44 @@ def paired_bootstrap(
 
 
 def _sacrebleu_paired(
-    systems: Mapping[str, Sequence[str]],
-    baseline: Sequence[str],
-    references: Sequence[str],
-    samples: int,
-    seed: int,
-    name: str,
+    systems: Mapping[str, Statistics], baseline: Statistics, samples: int, seed: int, name: str
 ) -> tuple[list[float | None], str]:
-    from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
-    named = [(name, list(baseline)), *((key, list(hypotheses)) for key, hypotheses in systems.items())]
+    named = [(name, baseline), *systems.items()]
     with _sacrebleu_seed(seed):
-        signatures, scores = PairedTest(
-            named, {"BLEU": BLEU(force=True)}, [list(references)], test_type="bs", n_samples=samples
-        )()
+        signatures, scores = PairedTest(named, {"BLEU": _counted_bleu()}, None, test_type="bs", n_samples=samples)()
     p_values = [result.p_value if len(baseline) > 1 else None for result in scores["BLEU"][1:]]
     return p_values, str(signatures["BLEU"])
 
 
-def _differences(
-    systems: Mapping[str, Sequence[str]],
-    baseline: Sequence[str],
-    references: Sequence[str],
-    samples: int,
-    seed: int,
-) -> list[Effect]:
-    """BLEU differences with percentile intervals over the resamples that `PairedTest` draws."""
+def _counted_bleu() -> Any:
+    """BLEU as sacreBLEU computes it, for systems that are statistics already."""
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(force=True)
+    class CountedBLEU(BLEU):
+        def _extract_corpus_statistics(self, hypotheses: Any, references: Any) -> Any:
+            return hypotheses
+
+    metric = CountedBLEU(force=True)
+    metric.num_refs = 1
+    return metric
+
+
+def _differences(systems: Mapping[str, Statistics], baseline: Statistics, samples: int, seed: int) -> list[Effect]:
+    """BLEU differences with percentile intervals over the resamples that `PairedTest` draws."""
+    metric = _counted_bleu()
     drawn = np.random.default_rng(seed).choice(len(baseline), size=(samples, len(baseline)), replace=True)
 
-    def scores(hypotheses: Sequence[str]) -> tuple[float, np.ndarray]:
-        stats = np.array(metric._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.int64)
+    def scores(counted: Statistics) -> tuple[float, np.ndarray]:
+        stats = np.array(counted, dtype=np.int64)
         resampled = (metric._compute_score_from_stats(stats[rows].sum(0).tolist()).score for rows in drawn)
         return metric._compute_score_from_stats(stats.sum(0).tolist()).score, np.fromiter(resampled, float, samples)
 
     base, base_samples = scores(baseline)
     effects = []
-    for hypotheses in systems.values():
-        score, score_samples = scores(hypotheses)
+    for counted in systems.values():
+        score, score_samples = scores(counted)
         low, high = np.percentile(score_samples - base_samples, [2.5, 97.5])
         effects.append(Effect(score - base, float(low), float(high), 0.95, "bootstrap"))
     return effects

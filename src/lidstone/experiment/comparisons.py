@@ -80,13 +80,12 @@ class CompareRuns:
         return paired_permutations(scores, base, permutations=self.permutations, seed=self.seed, name=baseline)
 
     def _bootstrap(self, best: Mapping[str, Run], baseline: str) -> list[Comparison]:
-        from lidstone.evaluation.translation import SACREBLEU_SEED, paired_bootstrap
+        from lidstone.evaluation.translation import SACREBLEU_SEED, paired_bootstrap_counted
 
-        texts = {key: _kept(run, "hypotheses") for key, run in best.items()}
-        references = _kept(best[baseline], "references")
+        counted = {key: _kept(run, "bleu_statistics") for key, run in best.items()}
         seed = self.seed if self.seed > 1 else SACREBLEU_SEED
-        base = texts.pop(baseline)
-        return paired_bootstrap(texts, base, references, samples=self.samples, seed=seed, name=baseline)
+        base = counted.pop(baseline)
+        return paired_bootstrap_counted(counted, base, samples=self.samples, seed=seed, name=baseline)
 
     def _corrected(self, answers: Sequence[Comparison]) -> list[Comparison]:
         return holm(answers) if self.correction == "holm" and len(answers) > 1 else list(answers)
@@ -119,7 +118,7 @@ def _finite(values: Sequence[float]) -> tuple[list[float], int]:
 def _why_not(run: Run) -> LidstoneError | None:
     """What keeps a run out of paired tests: sentences that were not kept or cannot be read."""
     try:
-        _kept(run, "nll" if run.task == "lm" else "hypotheses")
+        _kept(run, "nll" if run.task == "lm" else "bleu_statistics")
     except LidstoneError as error:
         return error
     return None

@@ -56,15 +56,17 @@ class Scorer:
         return score
 
     def test(self, model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Metrics on the test part, and what is kept of each of its sentences."""
+        """Metrics on the test part, and what is kept of each of its sentences: nothing that has the corpus's text."""
         split = self.prepared.test
         scores = self.likelihood(model, split, show=True)
         metrics = scores.summary(int(split.words.sum()))
         kept: dict[str, Any] = {"nll": scores.nll.round(4).tolist(), "tokens": scores.lengths.tolist()}
         if self.recipe.task == "mt":
+            from lidstone.evaluation.translation import bleu_statistics
+
             hypotheses = self.hypotheses(model, split, show=True)
             metrics |= translation_metrics(hypotheses, split.references)
-            kept |= {"hypotheses": hypotheses, "references": list(split.references)}
+            kept |= {"hypotheses": hypotheses, "bleu_statistics": bleu_statistics(hypotheses, split.references)}
         return metrics, kept
 
     def likelihood(self, model: Any, split: Split, every: slice = slice(None), show: bool = False) -> SentenceScores:

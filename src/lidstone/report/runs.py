@@ -69,7 +69,7 @@ class Run:
         return float(value) if isinstance(value, (int, float)) else float("nan")
 
     def sentences(self) -> dict[str, Any]:
-        """What the run kept for each test sentence: `nll`, or `hypotheses` and `references`."""
+        """What the run kept for each test sentence: `nll`, or `bleu_statistics` for translation."""
         if self.sentences_file is None:
             raise InputError(f"{self.path or self.id} kept nothing for its sentences")
         try:
