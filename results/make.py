@@ -32,6 +32,8 @@ COST = (
     "files, and so in the page's figure of cost, include pauses: the machine was needed for other things now and then."
 )
 FRACTIONS = (0.05, 0.1, 0.3)
+SIZED = ("label-smoothing", "jelinek-mercer, paper", "modified-kneser-ney, exact")
+MORE_TEXT = "Test perplexity per word; strengths as chosen at 3 %, all else as above."
 
 
 def main() -> None:
@@ -41,7 +43,7 @@ def main() -> None:
 Do smoothing-based regularizers help? This page is written by `make results` from the runs in `results/`: every number
 and every yes or no is computed from them. Each run is a small JSON file with its recipe, versions and learning curve,
 and the score of every test sentence beside it. All of it, with every setting tried, is also a page of its own:
-`results/wikitext2.html`, which `make results` writes.
+`results/wikitext2.html` and `results/multi30k.html`, which `make results` writes.
 
 Settings were chosen on validation text with the first seed. The unregularized model was tuned first (learning rate,
 dropout, early stopping), and all others use what was best for it.
@@ -50,12 +52,13 @@ dropout, early stopping), and all others use what was best for it.
 
 ```console
 $ lidstone sweep results/wikitext2.yaml --output results/wikitext2 --jobs 2     # goes on where it stopped
+$ lidstone sweep results/multi30k.yaml --output results/multi30k --jobs 2
 $ make results
 ```
 
 A run is determined by its recipe and seed: on one machine, training it again gives the same metrics to the last digit.
 """
-    write_text(DOCS / "results.md", "\n".join([intro, language_modelling(), again]))
+    write_text(DOCS / "results.md", "\n".join([intro, language_modelling(), translation(), again]))
     write_text(README, with_headline(README.read_text(encoding="utf-8")))
 
 
@@ -70,6 +73,24 @@ def with_headline(text: str) -> str:
 def language_modelling() -> str:
     """The chapter on WikiText-2."""
     study = Study.of("wikitext2")
+    size = sizes("wikitext2", SIZED)
+    return chapter(
+        f"Language modelling: {study.recipe.corpus.fraction:.0%} of WikiText-2".replace("%", " %"),
+        study,
+        f"### More text\n\n{MORE_TEXT}\n\n{size}" if size else "",
+    )
+
+
+def translation() -> str:
+    """The chapter on Multi30k."""
+    study = Study.of("multi30k")
+    return chapter(f"Translation: {study.recipe.corpus.limit:,} captions of Multi30k, German to English", study)
+
+
+def chapter(title: str, study: Study, more: str = "") -> str:
+    """A study in words, pictures and tables, and as a page of its own."""
+    if not study.runs("none"):
+        return ""
     report = headline(study, scopes=("seeds",))
     reading = [
         *findings(study, study.names("paper"), "With the paper's strengths"),
@@ -80,20 +101,19 @@ def language_modelling() -> str:
         *recommendation(study),
     ]
     whole = Report.from_runs([run for runs in study.settings.values() for run in runs], compare=CompareRuns(exact=True))
-    whole.to_html(PAGES / "wikitext2.html")
-    size = sizes("wikitext2", ("jelinek-mercer, paper", "modified-kneser-ney, exact"))
+    whole.to_html(PAGES / f"{study.folder.name}.html")
     return "\n".join(
         [
-            "## Language modelling: 3 % of WikiText-2\n",
+            f"## {title}\n",
             about(study) + "\n",
-            missing(study, 5),
+            missing(study),
             "### What the runs say\n",
             *reading,
             "",
-            picture(report, "wikitext2") if report else "",
+            picture(report, study.folder.name) if report else "",
             *tables(study),
             best_seeds(study),
-            f"### More text\n\nTest perplexity per word.\n\n{size}" if size else "",
+            more,
             f"### Cost\n\n{COST}\n\n{costs(study)}",
         ]
     )
@@ -123,8 +143,9 @@ def picture(report: Report, name: str) -> str:
     return "".join(f"![{title}](images/{name}-{kind}.svg)\n\n" for title, kind in figures.items())
 
 
-def missing(study: Study, seeds: int) -> str:
+def missing(study: Study) -> str:
     """How much of a study has not been run yet."""
+    seeds = len(study.recipe.sweep.seeds)
     found = [len(study.runs(name)) for name in study.recipe.method_names]
     short, none = sum(0 < runs < seeds for runs in found), found.count(0)
     if not short and not none:
@@ -185,9 +206,8 @@ def best_seeds(study: Study) -> str:
 
 def costs(study: Study) -> str:
     """What each method costs: time of an update over a plain one, measured apart, and the memory of its runs."""
-    measured = json.loads((HERE.parent / "benchmarks" / "results" / "methods.json").read_text())[
-        "regularised_over_plain"
-    ]
+    file = HERE.parent / "benchmarks" / "results" / "methods.json"
+    measured = json.loads(file.read_text())["regularised_over_plain"][study.folder.name]
     lines = ["| Method | Speed over None | Peak memory |", "|:--|--:|--:|"]
     for method in study.recipe.method_names:
         if (runs := study.runs(method)) and method in measured:
