@@ -25,6 +25,7 @@ def test_a_run_is_whole_and_small(file):
     assert sum(sentences["nll"]) == pytest.approx(test["nll"], rel=1e-5)
     assert sum(sentences["tokens"]) == test["tokens"]
     assert len(sentences["nll"]) == record["signature"]["test_sentences"]
+    assert set(sentences) <= {"nll", "tokens", "hypotheses", "bleu_statistics"}  # nothing of the corpus
 
 
 def test_the_page_says_what_the_runs_say(tmp_path, monkeypatch):

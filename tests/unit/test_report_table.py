@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,6 +69,13 @@ def test_form_and_empirical_make_rows_of_their_own_and_show_when_they_vary() -> 
     assert texts[0] == "None" and "exact, token" in "".join(texts)
     alone = Report.from_runs(runs("none", [147.0]) + runs("katz", [138.0], method=exact))
     assert set(rows(alone)) == {"none", "katz"}
+
+
+def test_the_signature_of_a_metric_stands_beside_that_metric_alone() -> None:
+    made = [Run.from_dict(trees.record("none", seed, task="mt")) for seed in (1, 2)]
+    made = [replace(run, metrics={**run.metrics, "test": {**run.metrics["test"], "chrf": 50.0}}) for run in made]
+    told = str(made[0].signature["metric"])
+    assert told in Report.from_runs(made).about and told not in Report.from_runs(made, metric="chrf").about
 
 
 def test_another_learning_rate_is_another_setting_not_another_seed() -> None:

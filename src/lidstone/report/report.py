@@ -95,8 +95,10 @@ class Report:
         signature = self.runs[0].signature
         corpus = (signature.get("corpus") or {}).get("name", "an unnamed corpus")
         size = signature.get("test_sentences")
-        sentences = f"{size:,} sentences, " if isinstance(size, int) else ""
-        return f"the test set of {corpus} ({sentences}{signature.get('metric', self.metric.key)})"
+        facts = [f"{size:,} sentences"] if isinstance(size, int) else []
+        if self.metric == metric_for(self.runs):  # the signature speaks of the task's own metric
+            facts.append(str(signature.get("metric", self.metric.key)))
+        return f"the test set of {corpus}" + (f" ({', '.join(facts)})" if facts else "")
 
     def table(self) -> Table:
         """Mean ± standard error over seeds: the paper's main tables."""
