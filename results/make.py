@@ -112,6 +112,7 @@ def chapter(title: str, study: Study, more: str = "") -> str:
             "",
             picture(report, study.folder.name) if report else "",
             *tables(study),
+            perplexities(study) if study.metric == "bleu" else "",
             best_seeds(study),
             more,
             f"### Cost\n\n{COST}\n\n{costs(study)}",
@@ -196,6 +197,13 @@ def tables(study: Study) -> Iterable[str]:
         report = study.report(methods, scopes=("seeds",))
         if report is not None:
             yield f"### {title}\n\n{text}\n\n{to_markdown(report.table())}"
+
+
+def perplexities(study: Study) -> str:
+    """The perplexities of a translation study."""
+    report = headline(study, metric="perplexity", scopes=("seeds",))
+    text = "The same models, chosen by BLEU: how probable they find the reference translations."
+    return f"### Perplexity\n\n{text}\n\n{to_markdown(report.table())}" if report else ""
 
 
 def best_seeds(study: Study) -> str:

@@ -63,11 +63,13 @@ class Study:
         """A key that sorts the best on validation first."""
         return run.value("valid", self.metric) * (1 if self.metric == "perplexity" else -1)
 
-    def report(self, methods: Iterable[str], **options: Any) -> Report | None:
+    def report(self, methods: Iterable[str], metric: str | None = None, **options: Any) -> Report | None:
         """A report of the unregularized model and those methods; None if none of them has been run."""
         runs = [run for method in methods for run in self.runs(method)]
         compare = CompareRuns(exact=True, **options)
-        return Report.from_runs([*self.runs("none"), *runs], compare=compare) if runs else None
+        if not runs:
+            return None
+        return Report.from_runs([*self.runs("none"), *runs], metric=metric, second="label-smoothing", compare=compare)
 
     def names(self, *variants: str) -> list[str]:
         """The recipe's smoothers whose name has one of these behind its comma."""
