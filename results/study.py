@@ -29,9 +29,9 @@ class Study:
     folder: Path
 
     @classmethod
-    def of(cls, name: str, *overrides: str) -> Study:
-        """The study of a recipe in this folder."""
-        return cls(load_recipe(HERE / f"{name}.yaml", overrides), HERE / name)
+    def of(cls, name: str, *overrides: str, folder: str = "") -> Study:
+        """The study of a recipe in this folder, whose runs are in the folder of that name or another one."""
+        return cls(load_recipe(HERE / f"{name}.yaml", overrides), HERE / (folder or name))
 
     @property
     def metric(self) -> str:
