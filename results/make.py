@@ -9,7 +9,7 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from reading import findings, orders, recommendation, signs
+from reading import both_metrics, contrasts, findings, recommendation
 from study import HERE, Study
 
 from lidstone.experiment.comparisons import CompareRuns
@@ -23,7 +23,8 @@ PAGES = HERE
 MARKS = "<!-- results -->", "<!-- end of results -->"
 HEADLINE = (
     "label-smoothing",
-    "jelinek-mercer, paper",
+    "confidence-penalty",
+    "jelinek-mercer",
     "modified-kneser-ney, exact",
     "modified-kneser-ney, exact trigrams",
 )
@@ -96,8 +97,8 @@ def chapter(title: str, study: Study, more: str = "") -> str:
         *findings(study, study.names("paper"), "With the paper's strengths"),
         *findings(study, study.names(""), "With strengths chosen here"),
         "Beyond the paper:\n",
-        *signs(study),
-        *orders(study),
+        *contrasts(study),
+        *both_metrics(study),
         *recommendation(study),
     ]
     whole = Report.from_runs([run for runs in study.settings.values() for run in runs], compare=CompareRuns(exact=True))
@@ -151,9 +152,7 @@ def missing(study: Study) -> str:
     short, none = sum(0 < runs < seeds for runs in found), found.count(0)
     if not short and not none:
         return ""
-    return (
-        f"Not finished: of {len(found)} methods, {short} have fewer than {seeds} seeds and {none} have not been run.\n"
-    )
+    return f"Not finished: of {len(found)} methods, not all {seeds} seeds: {short}; not run yet: {none}.\n"
 
 
 def headline(study: Study, **options: Any) -> Report | None:

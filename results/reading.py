@@ -1,11 +1,11 @@
-"""What the runs say, in words: the paper's findings, the sign of the second term, longer n-grams, the recommendation.
+"""What the runs say, in words: the paper's findings, what single choices do, which method validation likes best.
 
 Every yes or no is computed; where runs are missing, nothing is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
 from study import Study
@@ -34,7 +34,7 @@ def findings(study: Study, methods: Iterable[str], where: str) -> list[str]:
         _answer(
             "Do all beat no regularization?",
             len(winners) == len(others),
-            f"{len(winners)} of {len(others)}; significantly: {sure or 'none'}",
+            f"{len(winners)} of {len(others)}; significantly: {sure or 'no one'}",
         ),
         _answer("Is Jelinek–Mercer best?", best is mercer, f"best is {_told(best)}"),
         _answer(
@@ -44,28 +44,56 @@ def findings(study: Study, methods: Iterable[str], where: str) -> list[str]:
     ]
 
 
-def signs(study: Study) -> list[str]:
-    """What the sign of the second term does: the same smoother, strength and empirical distribution in both forms."""
-    pairs = [
-        (study.runs(name), study.runs(name.replace("published", "exact"))) for name in study.names("published token")
-    ]
-    told = [
-        f"{Label(added[0].name).short} {_mean(added)} where the γ₋ term is added, {_mean(taken)} where it is subtracted"
-        for added, taken in pairs
-        if added and taken
-    ]
-    return [f"- The sign of the Z₋ term, on tokens at one strength: {'; '.join(told)}."] if told else []
+def contrasts(study: Study) -> list[str]:
+    """What single choices do, all else equal."""
+    forms, exact = study.names("exact token"), study.names("exact")
+    questions = {
+        "The sign of the Z₋ term, on tokens at one strength": [
+            {"where it is added": name.replace("exact", "published"), "where it is subtracted": name} for name in forms
+        ],
+        "What p̃ is compared with, exact form at one strength": [
+            {"with the n-gram counts": name.replace("token", "ngram"), "with the token at hand": name} for name in forms
+        ],
+        "Longer n-grams, exact form": [
+            {"with bigrams": name, "with trigrams": f"{name} trigrams", "with 4-grams": f"{name} 4-grams"}
+            for name in exact
+        ],
+        "Strengths that fall to zero, exact form": [
+            {"constant": name, "along a line": f"{name} linear", "along a cosine": f"{name} cosine"} for name in exact
+        ],
+    }
+    told = {
+        title: list(filter(None, (_contrast(study, group) for group in groups))) for title, groups in questions.items()
+    }
+    return [f"- {title}: {'; '.join(texts)}." for title, texts in told.items() if texts]
 
 
-def orders(study: Study) -> list[str]:
-    """What longer n-grams add to the exact form."""
-    told = []
-    for name in study.names("exact"):
-        lengths = {n: study.runs(f"{name} {n}".removesuffix(" bigrams")) for n in ("bigrams", "trigrams", "4-grams")}
-        shown = [f"{_mean(runs)} with {n}" for n, runs in lengths.items() if runs]
-        if len(shown) > 1:
-            told.append(f"{Label(lengths['bigrams'][0].name).short} {', '.join(shown)}")
-    return [f"- Longer n-grams, exact form: {'; '.join(told)}."] if told else []
+def _contrast(study: Study, ways: Mapping[str, str]) -> str:
+    """The means of several methods over the seeds that all of them have."""
+    runs = {way: {run.seed: run for run in study.runs(method)} for way, method in ways.items()}
+    runs = {way: found for way, found in runs.items() if found}
+    if len(runs) < 2:
+        return ""
+    seeds = sorted(set.intersection(*map(set, runs.values())))
+    means = {way: mean(found[s].value("test", study.metric) for s in seeds) for way, found in runs.items()}
+    name = Label(next(iter(runs.values()))[seeds[0]].name).short
+    return f"{name} {', '.join(f'{number(value)} {way}' for way, value in means.items())} ({_seeds(len(seeds))})"
+
+
+def both_metrics(study: Study) -> list[str]:
+    """For translation: whether BLEU follows perplexity."""
+    if study.metric != "bleu":
+        return []
+    rows = [runs for name in study.recipe.method_names if name != "none" and len(runs := study.runs(name)) > 1]
+    none = study.runs("none")
+    better = {
+        metric: sum(sign * (_mean(runs, metric) - _mean(none, metric)) > 0 for runs in rows)
+        for metric, sign in (("perplexity", -1), ("bleu", 1))
+    }
+    return [
+        f"- Of {len(rows)} methods, {better['perplexity']} have a lower perplexity than no regularization and "
+        f"{better['bleu']} a higher BLEU."
+    ]
 
 
 def recommendation(study: Study) -> list[str]:
@@ -95,5 +123,9 @@ def _told(row: Row) -> str:
     return f"{row.label.short} {number(row.value)}"
 
 
-def _mean(runs: Sequence[Run]) -> str:
-    return number(mean(run.value("test", "perplexity" if run.task == "lm" else "bleu") for run in runs))
+def _mean(runs: Sequence[Run], metric: str) -> float:
+    return mean(run.value("test", metric) for run in runs)
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
