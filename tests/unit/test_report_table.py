@@ -95,6 +95,7 @@ def test_what_a_recipe_says_about_other_cells_makes_no_setting() -> None:
             "sweep": {"seeds": [seed]},
             "methods": [name],
             "training": {"seed": seed, "threads": seed},
+            "regularizer": {"name": name},
         }
 
     pair = [Run.from_dict(trees.record("katz", s, config=told(s, f"recipe {s}"))) for s in (1, 2)]

@@ -167,6 +167,8 @@ def setting_of(run: Run) -> str:
     """Name everything about a run but its seed: runs that agree in it are seeds of one setting."""
     corpus = run.signature.get("corpus") or {}
     recipe = _without({key: value for key, value in run.config.items() if key not in ABOUT_THE_RECIPE})
+    if isinstance(regularizer := recipe.get("regularizer"), dict):
+        regularizer.pop("name", None)  # the run's own name stands for it
     return json.dumps([run.name, run.method, recipe, corpus.get("train"), run.signature.get("model_parameters")],
                       sort_keys=True, default=str)  # fmt: skip
 
