@@ -55,7 +55,7 @@ def start(output: Path, environment: dict[str, str], seconds: float, *die: str) 
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, object]:
-    text, _ = process.communicate(timeout=120)
+    text, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     return json.loads(text.splitlines()[-1])
 
@@ -96,7 +96,7 @@ def test_a_training_as_a_task(tmp_path: Path, ray: dict[str, str]) -> None:
     environment = {name: value for name, value in ray.items() if name != "RAY_ADDRESS"}
     where = ["--engine", "ray", "--address", ray["RAY_ADDRESS"], "--output", "runs", "--json"]
     done = subprocess.run(
-        [*run, *options, *where], cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=120
+        [*run, *options, *where], cwd=tmp_path, env=environment, text=True, capture_output=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)
