@@ -47,8 +47,8 @@ and the score of every test sentence beside it. All of it, with every setting tr
 `results/wikitext2.html` and `results/multi30k.html`, which `make results` writes.
 
 Settings were chosen on validation text with the first seed. The unregularized model was tuned first (learning rate,
-dropout, early stopping), and all others use what was best for it. The grids of strengths, in the recipes, are small and of
-unequal size, and some were widened once their best lay at an edge; others still have it there. A wider search could
+dropout, early stopping), and all others use what was best for it. The grids of strengths, in the recipes, are small and
+of unequal size, and some were widened once their best lay at an edge; others still have it there. A wider search could
 favour the methods that had fewer tries.
 """
     again = """## Again
