@@ -21,11 +21,13 @@ DOCS = HERE.parent / "docs"
 README = HERE.parent / "README.md"
 PAGES = HERE
 MARKS = "<!-- results -->", "<!-- end of results -->"
+CHOSEN = "modified-kneser-ney, exact"  # the smoother whose orders and schedules are compared
 HEADLINE = (
     "label-smoothing",
     "confidence-penalty",
     "jelinek-mercer",
-    "modified-kneser-ney, exact",
+    "kneser-essen-ney",
+    CHOSEN,
     "modified-kneser-ney, exact trigrams",
 )
 COST = (
@@ -33,7 +35,7 @@ COST = (
     "files, and so in the page's figure of cost, include pauses: the machine was needed for other things now and then."
 )
 FRACTIONS = (0.05, 0.1, 0.3)
-SIZED = ("jelinek-mercer, paper", "modified-kneser-ney, exact")
+SIZED = ("jelinek-mercer, paper", CHOSEN)
 MORE_TEXT = "Test perplexity per word; strengths as chosen at 3 %, all else as above."
 
 
@@ -78,7 +80,7 @@ def language_modelling() -> str:
     study = Study.of("wikitext2")
     size = sizes("wikitext2")
     return chapter(
-        f"Language modelling: {study.recipe.corpus.fraction:.0%} of WikiText-2".replace("%", " %"),
+        f"Language modelling: {percent(study.recipe.corpus.fraction)} of WikiText-2",
         study,
         f"### More text\n\n{MORE_TEXT}\n\n{size}" if size else "",
     )
@@ -154,12 +156,14 @@ def missing(study: Study) -> str:
     short, none = sum(0 < runs < seeds for runs in found), found.count(0)
     if not short and not none:
         return ""
-    return f"Not finished: of {len(found)} methods, not all {seeds} seeds: {short}; not run yet: {none}.\n"
+    return (
+        f"Not finished: of {len(found)} methods, {none} have not been run and {short} have fewer than {seeds} seeds.\n"
+    )
 
 
 def headline(study: Study, **options: Any) -> Report | None:
-    """The paper's methods, the exact form, longer n-grams, and what one would use instead; with several seeds each."""
-    names = [*study.names("paper", "exact", "exact trigrams"), *study.baselines]
+    """The paper's methods, the exact form, trigrams, and what one would use instead; with several seeds each."""
+    names = [*study.names("paper", "", "exact", "exact trigrams"), *study.baselines]
     return study.report([name for name in names if len(study.runs(name)) > 1], **options)
 
 
@@ -182,7 +186,11 @@ def tables(study: Study) -> Iterable[str]:
             study.names("exact"),
         ),
         ("What one would use instead", "The usual regularizers, and more dropout.", study.baselines),
-        ("Longer n-grams", "Trigrams and 4-grams.", study.names("trigrams", "exact trigrams", "exact 4-grams")),
+        (
+            "Longer n-grams",
+            "Bigrams, trigrams and 4-grams, each at its own best strength.",
+            beside(study, CHOSEN, "trigrams", "4-grams"),
+        ),
         (
             "Form and empirical distribution",
             "All four combinations, at one strength: the sign of the second term, and what p̃ is compared with.",
@@ -190,14 +198,20 @@ def tables(study: Study) -> Iterable[str]:
         ),
         (
             "Strengths that fall during training",
-            "Down to zero along a line or a cosine.",
-            study.names("exact linear", "exact cosine"),
+            "Constant, or down to zero along a line or a cosine.",
+            beside(study, CHOSEN, "linear", "cosine"),
         ),
     ]
     for title, text, methods in parts:
         report = study.report(methods, scopes=("seeds",))
         if report is not None:
             yield f"### {title}\n\n{text}\n\n{to_markdown(report.table())}"
+
+
+def beside(study: Study, method: str, *variants: str) -> list[str]:
+    """A method with those of its variants that have been run; nothing if none has."""
+    found = [name for name in (f"{method} {variant}" for variant in variants) if study.runs(name)]
+    return [method, *found] if found else []
 
 
 def perplexities(study: Study) -> str:
@@ -234,8 +248,13 @@ def sizes(name: str, methods: Sequence[str] = SIZED) -> str:
         if all(rows):
             gains = [f"{number(mean(row))} ({signed(100 * (mean(row) / mean(rows[0]) - 1))} %)" for row in rows[1:]]
             seeds = min(map(len, rows))
-            lines.append(f"| {fraction:.0%} | {seeds} | {number(mean(rows[0]))} | " + " | ".join(gains) + " |")
+            lines.append(f"| {percent(fraction)} | {seeds} | {number(mean(rows[0]))} | " + " | ".join(gains) + " |")
     return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+
+
+def percent(fraction: float) -> str:
+    """A fraction in per cent."""
+    return f"{100 * fraction:g} %"
 
 
 if __name__ == "__main__":

@@ -97,22 +97,23 @@ def both_metrics(study: Study) -> list[str]:
 
 
 def recommendation(study: Study) -> list[str]:
-    """The method that validation likes best, against the paper's best on the test set."""
+    """The method that validation likes best, on the test set against the paper's winner and the best in its form."""
     rows = {name: study.runs(name) for name in study.recipe.method_names}
     rows = {name: runs for name, runs in rows.items() if len(runs) > 1}
-    rivals = [name for name in ("jelinek-mercer, paper", "jelinek-mercer") if name in rows]
-    if not rivals:
+    published = [name for name in study.names("paper", "") if name in rows]
+    mercer = [name for name in published if name.startswith("jelinek-mercer")]
+    if not mercer:
         return []
-    best, rival = (min(names, key=lambda name: mean(map(study.order, rows[name]))) for names in (rows, rivals))
-    if best == rival:
-        return [f"- Of all methods, validation likes `{rival}` best: nothing beats the paper's best."]
-    tests = [[run.value("test", study.metric) for run in rows[name]] for name in (best, rival)]
-    found = rank_sum(*tests, exact=True, names=(best, rival))
-    return [
-        f"- Of all methods, validation likes `{best}` best, and of the paper's `{rival}`. On the test set: "
-        f"{number(mean(tests[0]))} against {number(mean(tests[1]))} ({len(tests[0])} and {len(tests[1])} seeds, "
-        f"{p_text(found.p_value)}, exact rank-sum)."
-    ]
+    best, *rivals = (
+        min(names, key=lambda name: mean(map(study.order, rows[name]))) for names in (rows, mercer, published)
+    )
+    values = {name: [run.value("test", study.metric) for run in rows[name]] for name in {best, *rivals}}
+    told = [f"it has {_mean_and_seeds(values[best])}"]
+    for rival in dict.fromkeys(rivals):
+        if rival != best:
+            p = rank_sum(values[best], values[rival], exact=True, names=(best, rival)).p_value
+            told.append(f"`{rival}` {_mean_and_seeds(values[rival])} ({p_text(p)}, exact rank-sum)")
+    return [f"- Of all methods, validation likes `{best}` best. On the test set {', '.join(told)}."]
 
 
 def _answer(question: str, yes: bool, why: str) -> str:
@@ -125,6 +126,10 @@ def _told(row: Row) -> str:
 
 def _mean(runs: Sequence[Run], metric: str) -> float:
     return mean(run.value("test", metric) for run in runs)
+
+
+def _mean_and_seeds(values: Sequence[float]) -> str:
+    return f"{number(mean(values))} over {_seeds(len(values))}"
 
 
 def _seeds(count: int) -> str:

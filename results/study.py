@@ -65,11 +65,12 @@ class Study:
 
     def report(self, methods: Iterable[str], metric: str | None = None, **options: Any) -> Report | None:
         """A report of the unregularized model and those methods; None if none of them has been run."""
-        runs = [run for method in methods for run in self.runs(method)]
+        runs = {run.path: run for method in methods for run in self.runs(method)}  # two methods may share a setting
         compare = CompareRuns(exact=True, **options)
         if not runs:
             return None
-        return Report.from_runs([*self.runs("none"), *runs], metric=metric, second="label-smoothing", compare=compare)
+        every = [*self.runs("none"), *runs.values()]
+        return Report.from_runs(every, metric=metric, second="label-smoothing", compare=compare)
 
     def names(self, *variants: str) -> list[str]:
         """The recipe's smoothers whose name has one of these behind its comma."""
