@@ -7,16 +7,15 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lidstone.experiment.config import make_recipe
+from lidstone.experiment.config import load_recipe
 from lidstone.experiment.run import train
 
 
 def main(folder: Path) -> int:
     """0 if every metric is the same to the last digit."""
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    recipe = make_recipe(record["config"], origin=str(folder))
     with TemporaryDirectory() as output:
-        again = train(recipe, output).record
+        again = train(load_recipe(folder), output).record
     same = again["id"] == record["id"] and again["metrics"] == record["metrics"]
     print(f"{record['id']}, {record['name']}, seed {record['seed']}: {'the same' if same else 'not the same'}")
     if not same:

@@ -61,7 +61,8 @@ $ lidstone sweep results/multi30k.yaml --output results/multi30k --jobs 2
 $ make results
 ```
 
-A run is determined by its recipe and seed: on one machine, training it again gives the same metrics to the last digit.
+A run is determined by its recipe and seed: `lidstone train results/wikitext2/ID --output again`, on the same machine,
+gives the same metrics to the last digit. `python results/again.py results/wikitext2/ID` does so and compares.
 """
     write_text(DOCS / "results.md", "\n".join([intro, language_modelling(), translation(), again]))
     write_text(README, with_headline(README.read_text(encoding="utf-8")))

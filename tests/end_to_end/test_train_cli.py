@@ -74,6 +74,14 @@ def test_a_recipe_with_methods_trains_each_of_them_once(lidstone, recipe, folder
     assert "complete already" in again.err and "add-lambda" in again.out and "perplexity" in again.out
 
 
+@pytest.mark.parametrize("method", ["none", "add-lambda"])
+def test_a_run_trained_again_is_the_same(lidstone, recipe, folder, tmp_path, method):
+    first = json.loads(lidstone("train", recipe, "--method", method, "--output", folder / "runs", "--json").out)
+    again = json.loads(lidstone("train", first["run"], "--output", tmp_path, "--json").out)
+    assert again["computed"] and Path(again["run"]).parent == tmp_path
+    assert all(again[key] == first[key] for key in ("id", "name", "seed", "signature", "metrics"))
+
+
 def test_seed_and_set_make_other_runs(lidstone, recipe, folder):
     ids = set()
     for options in ((), ("--seed", 5), ("--set", "training.learning_rate=0.02")):

@@ -1,6 +1,7 @@
 """Recipes: what is accepted, what is refused and in which words."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,20 @@ def test_a_recipe_survives_json():
     for name in recipe_names():
         recipe = load_recipe(name)
         assert make_recipe(recipe.to_dict()) == recipe
+
+
+def test_a_run_keeps_its_recipe(tmp_path):
+    recipe, record = load_recipe("demo").method("katz"), tmp_path / "run.json"
+    record.write_text(json.dumps({"config": recipe.to_dict()}), encoding="utf-8")
+    assert load_recipe(tmp_path) == load_recipe(record) == recipe
+    assert load_recipe(tmp_path, ["training.seed=7"]).training.seed == 7
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"config": 3}'])
+def test_a_damaged_record_is_no_recipe(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RecipeError, match="not the record of a run"):
+        load_recipe(tmp_path)
 
 
 def test_recipes_cannot_be_changed():

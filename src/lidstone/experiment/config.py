@@ -3,12 +3,13 @@
     recipe = load_recipe("wikitext2_small", ["training.seed=2", "regularizer.order=3"])
     for name in recipe.method_names: train(recipe.method(name))
 
-A recipe is a file, or one of those that come with lidstone, by name. Unknown keys and impossible values are
-`RecipeError`s that name the key, the nearest known name and the allowed range.
+A recipe is a file, one of those that come with lidstone, by name, or what a run keeps, by its folder. Unknown keys
+and impossible values are `RecipeError`s that name the key, the nearest known name and the allowed range.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -124,13 +125,13 @@ class Recipe(Section):
 
 
 def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe file, or one of lidstone's own by name, with `key.sub=value` overrides (values are YAML).
+    """Read a recipe file, one of lidstone's own by name, or a run's, with `key.sub=value` overrides (values are YAML).
 
     >>> load_recipe("demo", ["training.seed=7"]).training.seed
     7
     """
     path = _find(source)
-    values = _relative_to(path.parent, load_yaml(path))
+    values = _recorded(path) if path.name == "run.json" else _relative_to(path.parent, load_yaml(path))
     return make_recipe(apply_overrides(values, overrides), origin=str(source))
 
 
@@ -161,11 +162,23 @@ def _find(source: str | Path) -> Path:
     path = Path(source)
     if path.is_file():
         return path
+    if (path / "run.json").is_file():
+        return path / "run.json"
     packaged = RECIPES / f"{path.name.removesuffix('.yaml').replace('-', '_')}.yaml"
     if path.name == str(source) and packaged.is_file():
         return packaged
     hint = nearest(path.stem, recipe_names())
     raise RecipeError(f"there is no recipe {source}: neither a file nor one of lidstone's own", hint=hint)
+
+
+def _recorded(path: Path) -> dict[str, Any]:
+    """The recipe that a run was trained with; its paths are as they were then."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["config"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise RecipeError(
+            f"{path} is not the record of a run", hint="give a folder that lidstone train made"
+        ) from error
 
 
 def _relative_to(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
