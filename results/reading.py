@@ -84,8 +84,9 @@ def both_metrics(study: Study) -> list[str]:
     """For translation: whether BLEU follows perplexity."""
     if study.metric != "bleu":
         return []
-    rows = [runs for name in study.recipe.method_names if name != "none" and len(runs := study.runs(name)) > 1]
     none = study.runs("none")
+    found = (study.runs(name) for name in study.recipe.method_names if name != "none")
+    rows = {runs[0].path: runs for runs in found if len(runs) > 1}.values()  # two methods may share a setting
     better = {
         metric: sum(sign * (_mean(runs, metric) - _mean(none, metric)) > 0 for runs in rows)
         for metric, sign in (("perplexity", -1), ("bleu", 1))

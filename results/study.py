@@ -40,11 +40,11 @@ class Study:
 
     @cached_property
     def settings(self) -> dict[str, list[Run]]:
-        """The seeds of every setting."""
-        found: dict[str, list[Run]] = {}
+        """The seeds of every setting, once each: a run may have been made under two names."""
+        found: dict[str, dict[int, Run]] = {}
         for run in load_runs(self.folder).runs if any(self.folder.glob("*/run.json")) else ():
-            found.setdefault(setting(run.config), []).append(run)
-        return found
+            found.setdefault(setting(run.config), {})[run.seed] = run
+        return {name: list(runs.values()) for name, runs in found.items()}
 
     def runs(self, method: str) -> list[Run]:
         """The seeds of the setting that validation chose; none before all settings of the method were tried."""
@@ -85,8 +85,11 @@ class Study:
 
 
 def setting(config: dict[str, Any]) -> str:
-    """All of a recipe but the seed and the names."""
+    """All of a recipe but the seed and the names, with one strength written as two."""
     kept = {key: value for key, value in config.items() if key not in ("name", "methods", "sweep")}
-    kept["regularizer"] = {key: value for key, value in kept["regularizer"].items() if key != "name"}
+    kept["regularizer"] = {key: value for key, value in kept["regularizer"].items() if key not in ("name", "gamma")}
+    for key in ("gamma_plus", "gamma_minus"):
+        if kept["regularizer"][key] is None:
+            kept["regularizer"][key] = config["regularizer"]["gamma"]
     kept["training"] = {key: value for key, value in kept["training"].items() if key not in ("seed", "threads")}
     return json.dumps(kept, sort_keys=True)
