@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from reading import both_metrics, contrasts, findings, recommendation
-from study import HERE, Study
+from study import HERE, Study, mean_on_test
 
 from lidstone.evaluation.attainable import warnings_for
 from lidstone.experiment.comparisons import CompareRuns
@@ -36,6 +35,7 @@ COST = (
     "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`). The times in the runs' own "
     "files, and so in the page's figure of cost, include pauses: the machine was needed for other things now and then."
 )
+PER_WORD = "word_perplexity"
 FRACTIONS = (0.05, 0.1, 0.3)
 SIZED = ("jelinek-mercer, paper", CHOSEN)
 BY_SIZE = f'sweep.by_method={{"{CHOSEN}": {{regularizer.gamma: [0.2, 0.4]}}}}'
@@ -262,7 +262,7 @@ def sizes(name: str, methods: Sequence[str] = SIZED) -> str:
         study = Study.of(name, f"corpus.fraction={fraction}", BY_SIZE, folder=f"{name}-sizes")
         none, *others = (study.runs(method) for method in ("none", *methods))
         if none and all(others):
-            seeds, plain = min(map(len, (none, *others))), per_word(none)
+            seeds, plain = min(map(len, (none, *others))), mean_on_test(none, PER_WORD)
             cells = [number(plain), *(gain(runs, plain) for runs in others)]
             lines.append(f"| {percent(fraction)} | {seeds} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n" if len(lines) > 2 else ""
@@ -272,12 +272,8 @@ def gain(runs: Sequence[Run], plain: float) -> str:
     """A perplexity per word, how far it is from the plain one, and the strength where there is one for both terms."""
     gamma = runs[0].config["regularizer"]["gamma"]
     strength = f", γ = {gamma}" if gamma else ""
-    return f"{number(per_word(runs))} ({signed(100 * (per_word(runs) / plain - 1))} %{strength})"
-
-
-def per_word(runs: Sequence[Run]) -> float:
-    """The mean test perplexity per word."""
-    return mean(run.value("test", "word_perplexity") for run in runs)
+    value = mean_on_test(runs, PER_WORD)
+    return f"{number(value)} ({signed(100 * (value / plain - 1))} %{strength})"
 
 
 def percent(fraction: float) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
-from study import Study
+from study import Study, mean_on_test
 
 from lidstone.evaluation.significance import rank_sum
 from lidstone.report.labels import Label
 from lidstone.report.render import number, p_text
-from lidstone.report.runs import Run
 from lidstone.report.table import Row
 
 
@@ -75,7 +74,7 @@ def _contrast(study: Study, ways: Mapping[str, str]) -> str:
     if len(runs) < 2:
         return ""
     seeds = sorted(set.intersection(*map(set, runs.values())))
-    means = {way: mean(found[s].value("test", study.metric) for s in seeds) for way, found in runs.items()}
+    means = {way: mean_on_test((found[s] for s in seeds), study.metric) for way, found in runs.items()}
     name = Label(next(iter(runs.values()))[seeds[0]].name).short
     return f"{name} {', '.join(f'{number(value)} {way}' for way, value in means.items())} ({_seeds(len(seeds))})"
 
@@ -88,7 +87,7 @@ def both_metrics(study: Study) -> list[str]:
     found = (study.runs(name) for name in study.recipe.method_names if name != "none")
     rows = {runs[0].path: runs for runs in found if len(runs) > 1}.values()  # two methods may share a setting
     better = {
-        metric: sum(sign * (_mean(runs, metric) - _mean(none, metric)) > 0 for runs in rows)
+        metric: sum(sign * (mean_on_test(runs, metric) - mean_on_test(none, metric)) > 0 for runs in rows)
         for metric, sign in (("perplexity", -1), ("bleu", 1))
     }
     return [
@@ -123,10 +122,6 @@ def _answer(question: str, yes: bool, why: str) -> str:
 
 def _told(row: Row) -> str:
     return f"{row.label.short} {number(row.value)}"
-
-
-def _mean(runs: Sequence[Run], metric: str) -> float:
-    return mean(run.value("test", metric) for run in runs)
 
 
 def _mean_and_seeds(values: Sequence[float]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from lidstone.experiment.comparisons import CompareRuns
@@ -82,6 +83,11 @@ class Study:
         """What one would use instead of a smoother."""
         names = [name for name in self.recipe.method_names if not self.recipe.method(name).regularizer.smoother]
         return [name for name in names if name != "none"]
+
+
+def mean_on_test(runs: Iterable[Run], metric: str) -> float:
+    """The mean of a metric on the test set."""
+    return mean(run.value("test", metric) for run in runs)
 
 
 def setting(config: dict[str, Any]) -> str:

@@ -46,3 +46,22 @@ def test_the_page_says_what_the_runs_say(tmp_path, monkeypatch):
     assert table.startswith(begun) and table.endswith(ended) and table in (ROOT / "README.md").read_text()
     for picture in tmp_path.glob("images/*.svg"):
         assert (ROOT / "docs" / "images" / picture.name).is_file()
+
+
+def test_a_setting_under_two_names_counts_its_seeds_once(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "results"))
+    import study
+
+    source = next(file for file in RUNS if json.loads(file.read_text())["config"]["regularizer"]["gamma"])
+    record = json.loads(source.read_text())
+    both = {"gamma": None, "gamma_plus": record["config"]["regularizer"]["gamma"]}
+    both["gamma_minus"] = both["gamma_plus"]
+    for name, strengths in (("one", {}), ("two", both)):
+        regularizer = {**record["config"]["regularizer"], "name": name, **strengths}
+        twin = {**record, "id": name, "name": name, "config": {**record["config"], "regularizer": regularizer}}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(twin))
+        (tmp_path / name / "sentences.json.gz").write_bytes((source.parent / "sentences.json.gz").read_bytes())
+    (runs,) = study.Study.of("wikitext2", folder=str(tmp_path)).settings.values()
+    sys.modules.pop("study")
+    assert len(runs) == 1
