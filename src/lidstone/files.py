@@ -15,6 +15,8 @@ from lidstone.errors import LidstoneError
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it becomes `path` in one step, on failure it vanishes.
 
+    A link stays one: what it points to is written. A pipe or device is written directly.
+
     >>> import tempfile; folder = Path(tempfile.mkdtemp())
     >>> with atomic_write(folder / "a.txt") as temporary:
     ...     _ = temporary.write_text("whole")
@@ -22,13 +24,17 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     ['a.txt']
     """
     target = Path(path)
-    temporary = _temporary_beside(target)
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with _told(target):
+            yield target
+        return
+    with _told(target):
+        temporary = _temporary_beside(target.resolve())
     try:
-        yield temporary
-        _flush_to_disk(temporary)
-        temporary.replace(target)
-    except OSError as error:
-        raise LidstoneError(f"cannot write {target}: {error.strerror or error}", hint=_remedy(error)) from error
+        with _told(target):
+            yield temporary
+            _flush_to_disk(temporary)
+            temporary.replace(target.resolve())
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -39,11 +45,17 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _temporary_beside(target: Path) -> Path:
+@contextlib.contextmanager
+def _told(target: Path) -> Iterator[None]:
+    """Say which file could not be written, and what to do about it."""
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        yield
     except OSError as error:
         raise LidstoneError(f"cannot write {target}: {error.strerror or error}", hint=_remedy(error)) from error
+
+
+def _temporary_beside(target: Path) -> Path:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     umask = os.umask(0)
     os.umask(umask)
     os.fchmod(handle, 0o666 & ~umask)  # mkstemp's 0600 would surprise whoever shares the folder

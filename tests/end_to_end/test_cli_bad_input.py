@@ -120,6 +120,8 @@ def test_impossible_thresholds_and_vocabularies(folder):
     assert "'a' occurs twice" in refused("count", "-", *options, "--vocab", folder / "bad", stdin="a")
     (folder / "bad").write_text("\n", encoding="utf-8")
     assert "has no words" in refused("count", "-", *options, "--vocab", folder / "bad", stdin="a")
+    (folder / "bad").write_text("a\nthe 5\n", encoding="utf-8")
+    assert "line 2: 'the 5' is not one word" in refused("count", "-", *options, "--vocab", folder / "bad", stdin="a")
 
 
 def damaged_versions(whole: bytes):
@@ -184,7 +186,9 @@ def test_unknown_smoothers_and_settings_name_the_nearest(folder):
     assert (kats.exit_code, "did you mean katz?" in kats.stderr) == (1, True)
     lambda_ = run("fit", folder / "c", "-s", "add-lambda", "--set", "lm=1", "-o", folder / "out")
     assert (lambda_.exit_code, "did you mean lam?" in lambda_.stderr) == (1, True)
-    assert "must be" in refused("fit", folder / "c", "-s", "add-lambda", "--set", "lam=x", "-o", folder / "out")
+    for value in ("x", "{[1]}", "(" * 300):
+        assert "must be" in refused("fit", folder / "c", "-s", "katz", "--set", f"k={value}", "-o", folder / "out")
+    assert "undefined for order" in refused("fit", folder / "c", "-s", "katz", "--set", "k=1" + "0" * 30, "-o", "out")
 
 
 @pytest.mark.parametrize("wrong", ["lam", "=1", "a b=1"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,16 @@ def test_the_signature_tells_texts_apart_but_not_their_packaging(tiny):
     assert same == packed != other
 
 
+def test_the_signature_of_a_text_is_that_of_its_words(tmp_path):
+    def text_of(model: str, text: str) -> str:
+        run("count", "-", "-n", 1, "-o", tmp_path / "c", stdin=model)
+        run("fit", tmp_path / "c", "-s", "add-lambda", "-o", tmp_path / "t")
+        return answer("score", tmp_path / "t", "-", stdin=text)["signature"].rpartition("|text:")[2]
+
+    assert text_of("a b\n", "a z\n") == text_of("b a\n", "a z\n")  # though the models number words otherwise
+    assert text_of("a b\n", "a b\n") != text_of("x y\n", "x y\n")  # though the numbers are the same
+
+
 def test_explain_splits_the_difference(tiny):
     facts = answer("explain", tiny / "t", "--counts", tiny / "c", "--history", "a")
     # after a came b and </s> once each: p = 1/2; p~ = (1+1)/(2+4) for these, 1/6 for a and <unk>
@@ -163,6 +174,30 @@ def test_arpa_flows_through_a_pipe(tiny):
     assert answer("score", tiny / "t", "-", stdin=TINY)["perplexity"] == pytest.approx(
         answer("score", "-", _write(tiny / "text", TINY), stdin=arpa)["perplexity"], rel=1e-5
     )
+
+
+def test_the_name_of_a_model_decides_its_format(tiny):
+    arpa = run("fit", tiny / "c", "-s", "witten-bell", "-o", "-").stdout
+    run("fit", tiny / "c", "-s", "witten-bell", "-o", tiny / "w.ARPA")
+    assert (tiny / "w.ARPA").read_text(encoding="utf-8") == arpa
+    run("convert", tiny / "w.ARPA", tiny / "w.arpa.safetensors")
+    (tiny / "renamed.arpa").write_bytes((tiny / "w.arpa.safetensors").read_bytes())
+    scores = [
+        answer("score", tiny / name, "-", stdin=TINY) for name in ("w.ARPA", "w.arpa.safetensors", "renamed.arpa")
+    ]
+    assert scores[0] == scores[1] == scores[2]
+
+
+def test_links_pipes_and_devices_stay_what_they_are(tiny):
+    (tiny / "link").symlink_to("target")
+    run("fit", tiny / "c", "-s", "witten-bell", "-o", tiny / "link")
+    assert (tiny / "link").is_symlink()
+    assert (tiny / "target").stat().st_size > 0
+    os.mkfifo(tiny / "pipe.arpa")
+    reader = subprocess.Popen(["cat", str(tiny / "pipe.arpa")], stdout=subprocess.PIPE, text=True)
+    run("fit", tiny / "c", "-s", "witten-bell", "-o", tiny / "pipe.arpa")
+    assert reader.communicate()[0].startswith("\\data\\")
+    assert (tiny / "pipe.arpa").is_fifo()
 
 
 def _write(path: Path, text: str) -> Path:

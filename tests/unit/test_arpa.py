@@ -215,6 +215,15 @@ def test_a_missing_unk_gets_a_tiny_probability():
     assert log10(table, "coffee") == pytest.approx(-100)
 
 
+def test_a_word_may_be_spelt_like_the_unknown_word_in_capitals(tmp_path):
+    vocab = Vocabulary.from_words(["tea", "<UNK>"])
+    table = KneserEssenNey(discount=0.5).fit(count([[2, 3], [3]], vocab, 2))
+    write_arpa(table, tmp_path / "t")
+    again = read_arpa(tmp_path / "t")
+    assert again.vocab == vocab
+    np.testing.assert_allclose(again.prob([(2,), ()]), table.prob([(2,), ()]), atol=1e-7)
+
+
 def test_a_given_vocabulary_decides_the_ids():
     vocab = Vocabulary(6, eos=0, unk=5, tokens=("<|end|>", "milk", "tea", "sugar", "more", "<oov>"))
     table = read(MODEL, vocab)
@@ -378,7 +387,10 @@ def test_numbers_are_read_as_python_reads_them(number):
     assert backoffs[0] == pytest.approx(float(number), rel=3e-16)
 
 
-@pytest.mark.parametrize("number", ["", "-", ".", "-.", "e5", "1.2.3", "-1-", "0x1", "--1", "-1,5", "1e", "nan"])
+@pytest.mark.parametrize(
+    "number",
+    ["", "-", ".", "-.", "e5", "1.2.3", "-1-", "0x1", "--1", "-1,5", "1e", "-0.3e", "-0.3e-", "nan", "-iffy", "-in"],
+)
 def test_what_is_no_number_is_refused(number):
     with pytest.raises(FileFormatError):
         read(MODEL.replace("-0.5\ttea", f"{number}\ttea"))

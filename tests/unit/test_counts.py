@@ -88,6 +88,7 @@ KINDS: dict[str, object] = {
     "padding instead of the end": [[*sentence, 5, 5] for sentence in SENTENCES],
     "padding before the start": [[5, 5, *sentence] for sentence in SENTENCES],
     "nothing but padding among them": [[5, 5], *SENTENCES],
+    "eos as bos and as padding": [[0, *sentence, 0, 0] for sentence in SENTENCES],
     "a padded matrix": np.array([[*sentence, 0, *[5] * 6][:7] for sentence in SENTENCES]),
     "one packed stream": np.array(closed(SENTENCES)),
 }

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.smoothing_cases import FALLBACKS, SMOOTHERS
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import count
 from lidstone.ngram.merge import align, union
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
+from lidstone.ngram.smoothers.registry import get_smoother
 from lidstone.text.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(size=4, eos=0)
@@ -63,9 +65,17 @@ def test_what_smoothers_derive_from_counts_is_untouched(text, other):
     for adjusted, order in itertools.product((False, True), (1, 2, 3)):
         before = counts.counts_of_counts(order, adjusted=adjusted)
         np.testing.assert_array_equal(moved.counts_of_counts(order, adjusted=adjusted), before)
-    again = KneserEssenNey(discount=0.75).fit(moved)
-    expected = KneserEssenNey(discount=0.75).fit(counts)
-    np.testing.assert_allclose(again.prob(HISTORIES), expected.prob(HISTORIES), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", SMOOTHERS)
+@pytest.mark.filterwarnings("ignore::lidstone.ngram.smoothers.base.FallbackUsed")
+@settings(deadline=None, max_examples=30)
+@given(text=TEXTS, other=TEXTS, order=st.integers(1, 4))
+def test_every_smoother_makes_the_same_of_the_counts(name, text, other, order):
+    counts = count(other, VOCAB, order)
+    smoother = get_smoother(name, **FALLBACKS.get(name, {}))
+    again = smoother.fit(align(fit(text, order), counts)[1])
+    np.testing.assert_allclose(again.prob(HISTORIES), smoother.fit(counts).prob(HISTORIES), rtol=1e-12, atol=1e-14)
 
 
 def test_thresholds_survive():

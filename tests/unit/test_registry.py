@@ -83,6 +83,8 @@ def test_values_that_fit() -> None:
         ("kneser-essen-ney", {"discount": 2.0}, "discount must be between 0 and 1", "0.75"),
         ("good-turing", {"confidence": 0.0}, "confidence must be positive", ""),
         ("good-turing", {"fallback": "good-turing"}, "its own fallback", ""),
+        ("good-turing", {"fallback": "ad-lambda"}, "there is no smoother 'ad-lambda'", "did you mean add-lambda"),
+        ("add-lambda", {"lam": 1e308}, "positive and finite", ""),
         ("label-smoothing", {"gamma": -0.1}, "gamma must be 0 or more", ""),
         ("modified-kneser-ney", {"fallback": [0.5, 1.0, 9.0]}, "three discounts", "lmplz"),
     ],

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.ngram.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.counts import Counts, count
+from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
 from lidstone.ngram.storage import load, load_counts, load_table, save
@@ -79,6 +80,8 @@ def test_settings_in_the_signature_survive(tmp_path):
         table = smoother.fit(counts_of())
     save(table, tmp_path / "t")
     assert load(tmp_path / "t").signature["parameters"]["fallback"] == [0.5, 1.0, 1.5]
+    save(AddLambda(lam=np.float32(0.5)).fit(counts_of()), tmp_path / "t")
+    assert load(tmp_path / "t").signature["parameters"]["lam"] == 0.5
 
 
 def test_the_arrays_are_mapped_plain_and_writable_without_touching_the_file(table_file, tmp_path):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.console import brief, print_json, print_pairs, table_signature
-from lidstone.cli.inputs import JSON, OUTPUT, check_folder
+from lidstone.cli.console import brief, print_json, print_pairs, say, table_signature
+from lidstone.cli.inputs import JSON, MODEL_FILE, check_folder, write_table
 from lidstone.cli.settings import parse_settings
 from lidstone.errors import InputError
 
@@ -21,7 +22,7 @@ IN_SIGNATURE = ("parameters", "order", "thresholds", "vocabulary", "counts")
 
 def fit(
     counts: Annotated[str, typer.Argument(metavar="COUNTS", help="A file made by count.")],
-    output: OUTPUT,
+    output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
     smoother: Annotated[
         str, typer.Option("--smoother", "-s", help="Its name, such as katz; a wrong one lists them all.")
     ] = "modified-kneser-ney",
@@ -45,8 +46,11 @@ def fit(
     if held_out:
         chosen = learn(smoother, parameters, loaded, held_out)
     table = chosen.fit(loaded)
-    table.save(output)
-    _print(table, as_json)
+    write_table(table, output)
+    if str(output) == "-":
+        say(table_signature(table))
+    else:
+        _print(table, as_json)
 
 
 def learn(name: str, parameters: dict[str, Any], counts: Counts, texts: list[str]) -> Any:

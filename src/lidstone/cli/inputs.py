@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how they read what a path names."""
+"""Options that several verbs share, and how they read and write what a path names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from lidstone.errors import LidstoneError
+from lidstone.text.streams import COMPRESSED
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -19,6 +20,7 @@ TEXTS: TypeAlias = Annotated[
 ]
 MODEL: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="A table made by fit, or an ARPA file.")]
 OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+MODEL_FILE = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; else a table."
 JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 
 
@@ -33,29 +35,41 @@ def read_table(path: str) -> BackoffTable:
     return read_arpa(path)
 
 
+def write_table(table: BackoffTable, output: str | Path) -> None:
+    """Write a model as its file's name asks: as ARPA, or as a table of ours."""
+    from lidstone.ngram.arpa import write_arpa
+
+    write_arpa(table, str(output)) if is_arpa(output) else table.save(output)
+
+
 def read_vocabulary(path: Path) -> Vocabulary:
     """A vocabulary from a file with one word per line."""
     from lidstone.text.corpora import read_lines
     from lidstone.text.vocabulary import Vocabulary
 
-    words = [word for line in read_lines(path) if (word := line.strip())]
-    if not words:
+    words = [line.strip(" \t\r") for line in read_lines(path)]
+    for number, word in enumerate(words, start=1):
+        if " " in word or "\t" in word:
+            raise LidstoneError(f"{path}, line {number}: {word!r} is not one word", hint="give one word per line")
+    if not any(words):
         raise LidstoneError(f"{path} has no words", hint="give a file with one word per line")
-    return Vocabulary.from_words(words)
+    return Vocabulary.from_words(filter(None, words))
 
 
 def is_arpa(name: str | Path) -> bool:
     """Whether a name is that of an ARPA file, compressed or not; `-` is one too.
 
-    >>> [is_arpa(name) for name in ("a.arpa", "b.ARPA.gz", "c.safetensors", "-")]
+    >>> [is_arpa(name) for name in ("a.arpa", "b.ARPA.gz", "c.arpa.safetensors", "-")]
     [True, True, False, True]
     """
-    return str(name) == "-" or ".arpa" in [suffix.lower() for suffix in Path(name).suffixes[-2:]]
+    path = Path(str(name).lower())
+    plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+    return str(name) == "-" or plain.suffix == ".arpa"
 
 
 def _is_ours(path: str) -> bool:
     """Whether a file is named or begins like safetensors: eight bytes of length, then a brace."""
-    if is_arpa(path):
+    if not Path(path).is_file():
         return False
     with Path(path).open("rb") as file:
         return path.endswith(".safetensors") or file.read(9)[8:] == b"{"

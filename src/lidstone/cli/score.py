@@ -25,11 +25,14 @@ def score(
     as_json: JSON = False,
 ) -> None:
     """Perplexity of a text under a model; ends of sentences count as tokens."""
+    import hashlib
+
     from lidstone.text.words import read_words
 
     model = read_table(table)
-    ids, _ = read_words(texts, model.vocab, show=True)
-    facts = summary(model, ids)
+    digest = hashlib.blake2b(digest_size=8)
+    ids, _ = read_words(texts, model.vocab, show=True, seen=lambda text: digest.update(_words_alone(text)))
+    facts = summary(model, ids, digest.hexdigest())
     rows = by_sentence(model, ids) if sentences else []
     if as_json:
         print_json({**facts, **({"sentences": rows} if sentences else {})})
@@ -37,12 +40,14 @@ def score(
         _print(facts, rows)
 
 
-def summary(table: BackoffTable, ids: NDArray[np.int32]) -> dict[str, Any]:
-    """Perplexity, its denominator, and what it was measured on and with."""
-    import hashlib
+def _words_alone(text: bytes) -> bytes:
+    """Lines without what makes no difference: empty ones, and more than one space between words."""
+    return b"".join(b" ".join(words) + b"\n" for line in text.split(b"\n") if (words := line.split()))
 
+
+def summary(table: BackoffTable, ids: NDArray[np.int32], text: str) -> dict[str, Any]:
+    """Perplexity, its denominator, and what it was measured on and with; `text` is a hash of the text's words."""
     found = table.perplexity(ids)
-    text = hashlib.blake2b(ids.tobytes(), digest_size=8).hexdigest()
     return {
         "perplexity": found.value,
         "tokens": found.tokens,

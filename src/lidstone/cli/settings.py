@@ -37,6 +37,6 @@ def parse_literal(text: str) -> Any:
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # all that literal_eval may raise
             continue
     return text.strip()

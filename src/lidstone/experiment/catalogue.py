@@ -18,8 +18,9 @@ from lidstone.experiment.explain import nearest
 from lidstone.experiment.sections import Corpus, Files
 from lidstone.experiment.sources import DATASETS
 from lidstone.text.corpora import embedded_corpus, read_lines, split_sentences
+from lidstone.text.streams import COMPRESSED
 
-_ENDINGS = ("", ".xz", ".gz", ".zst", ".bz2")
+_ENDINGS = ("", *COMPRESSED)
 
 
 @dataclass(frozen=True)

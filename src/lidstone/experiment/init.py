@@ -15,6 +15,7 @@ from lidstone.experiment.config import make_recipe
 from lidstone.experiment.yamls import parse_yaml
 from lidstone.files import write_text
 from lidstone.text.corpora import read_lines
+from lidstone.text.streams import COMPRESSED
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ sweep:                            # lidstone sweep THIS_FILE
 
 def _language(suffixes: Sequence[str], default: str) -> str:
     """The language code in a file name such as train.de or train.de.gz."""
-    codes = [suffix[1:] for suffix in suffixes if len(suffix) == 3 and suffix not in (".gz", ".xz")]
+    codes = [suffix[1:] for suffix in suffixes if len(suffix) == 3 and suffix not in COMPRESSED]
     return codes[-1] if codes else default
 
 

@@ -44,7 +44,7 @@ def read_arpa(source: Source, vocab: Vocabulary | None = None) -> BackoffTable:
     [-0.1, -0.6]
     """
     words, sections = read_sections(source)
-    vocab = vocab or Vocabulary.from_words(word for word in words if word not in (BOS, "<UNK>"))
+    vocab = vocab or Vocabulary.from_words(word for word in words if word not in (BOS, _unknown(words)))
     ids = _ids(words, vocab)
     sections = [_renumbered(section, ids, vocab.bos) for section in sections]
     levels = close([section.ngrams for section in sections[1:]])
@@ -56,9 +56,14 @@ def read_arpa(source: Source, vocab: Vocabulary | None = None) -> BackoffTable:
     return BackoffTable(vocab, trie, base, rows, backoffs, _signature(source, vocab, trie, trie.words, base, rows))
 
 
+def _unknown(words: list[str]) -> str:
+    """How the file spells the unknown word; `<UNK>` beside `<unk>` is a word like any other."""
+    return "<UNK>" if UNK not in words else UNK
+
+
 def _ids(words: list[str], vocab: Vocabulary) -> NDArray[np.int32]:
     """The id of each word of the file; -1 for one that cannot be predicted."""
-    special = {BOS: vocab.bos, EOS: vocab.eos, UNK: vocab.unk, "<UNK>": vocab.unk}
+    special = {BOS: vocab.bos, EOS: vocab.eos, UNK: vocab.unk, _unknown(words): vocab.unk}
     ids = [special[word] if word in special else vocab.index.get(word, -2) for word in words]
     unknown = [word for word, number in zip(words, ids, strict=True) if number == -2]
     if unknown:

@@ -90,8 +90,9 @@ def _number(text, position):  # type: ignore[no-untyped-def]
     negative = text[position] == 45
     position += negative or text[position] == 43
     if text[position] == 105 or text[position] == 73:  # inf
-        position = _word_end(text, position)
-        return (-np.inf if negative else np.inf), position
+        end = _word_end(text, position)
+        good = end - position == 3 and text[position + 1] | 32 == 110 and text[position + 2] | 32 == 102
+        return (-np.inf if negative else np.inf) if good else np.nan, end
     mantissa, digits, scale = np.uint64(0), 0, 0
     point = False
     while 48 <= text[position] <= 57 or (text[position] == 46 and not point):
@@ -115,14 +116,15 @@ def _number(text, position):  # type: ignore[no-untyped-def]
 def _exponent(text, position):  # type: ignore[no-untyped-def]
     if text[position] != 101 and text[position] != 69:
         return 0, position
+    letter = position
     position += 1
     negative = text[position] == 45
     position += negative or text[position] == 43
-    exponent = 0
+    exponent, digits = 0, position
     while 48 <= text[position] <= 57:
         exponent = min(exponent * 10 + int(text[position]) - 48, 9999)
         position += 1
-    return (-exponent if negative else exponent), position
+    return (-exponent if negative else exponent), position if position > digits else letter
 
 
 @njit(cache=True, nogil=True)

@@ -130,7 +130,8 @@ def count(
 ) -> Counts:
     """Count the n-grams of orders 1..n in sentences of ids: lists, arrays, or a column of a Hugging Face dataset.
 
-    Each sequence is a sentence and is closed with eos unless it ends with it; with `append_eos=False` sequences are
+    Each sequence is a sentence and is closed with eos unless it ends with it; eos before it (a model's bos may be the
+    same id) and more of it after the end (padding may be, too) are left out. With `append_eos=False` sequences are
     blocks of a packed stream, in which eos alone ends a sentence. A single array is one such stream.
 
     >>> count([[2, 1], [2]], Vocabulary(size=3, eos=0), order=1).counts.tolist()
@@ -193,6 +194,8 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
     [2, 1, 0, 2, 0]
     >>> flatten([[2, 0, 3], [3, 3]], eos=0, padding=[3]).tolist()      # padding after the end is no new sentence
     [2, 0]
+    >>> flatten([[0, 2, 0, 0], [0]], eos=0).tolist()                   # nor is eos around one
+    [2, 0, 0]
     """
     parts: list[NDArray[np.int32]] = []
     end = np.array([] if eos is None else [eos], np.int32)
@@ -209,9 +212,10 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
             )
         if array.max() > np.iinfo(np.int32).max or array.min() < 0:
             raise InputError(f"id {array.min() if array.min() < 0 else array.max()} is not an id of a vocabulary")
-        parts.append(array.astype(np.int32))
-        if array[-1] != eos:
-            parts.append(end)
+        if array[0] == eos or array[-1] == eos:
+            inside = np.flatnonzero(array != eos)
+            array = array[inside[0] : inside[-1] + 1] if inside.size else array[:0]
+        parts += [array.astype(np.int32), end]
     return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 

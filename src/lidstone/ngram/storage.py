@@ -41,7 +41,8 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
     kind, values, facts = _table_parts(thing) if isinstance(thing, BackoffTable) else _counts_parts(thing)
     strings, vocabulary = _vocabulary_parts(thing.vocab)
     facts = {"format": FORMAT, "version": VERSION, "kind": kind, "vocabulary": vocabulary, **facts}
-    metadata = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
+    write = json.JSONEncoder(default=np.generic.item).encode  # settings may be numpy's numbers
+    metadata = {name: fact if isinstance(fact, str) else write(fact) for name, fact in facts.items()}
     trie = {name: getattr(thing.trie, name) for name in _TRIE}
     write_arrays(path, {**trie, **values, **strings}, metadata)
 

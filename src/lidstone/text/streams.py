@@ -22,6 +22,9 @@ from lidstone.errors import TextError
 Source = str | Path | BinaryIO
 """A path, `-` for standard input, or an open binary file."""
 
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+"""How names of compressed files end."""
+
 _BLOCK = 1 << 17
 
 

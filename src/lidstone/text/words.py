@@ -8,7 +8,7 @@ the same in a few plain lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from lidstone.errors import InputError, TextError
 from lidstone.progress import progress_bar
 from lidstone.text.corpora import Source, read_chunks, read_lines
-from lidstone.text.streams import name_of
+from lidstone.text.streams import COMPRESSED, name_of
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Ids = npt.NDArray[np.int32]
@@ -26,12 +26,17 @@ Sources = Source | Sequence[Source]
 
 
 def read_words(
-    sources: Sources, vocab: Vocabulary | None = None, *, show: bool = False, chunk_bytes: int = 1 << 18
+    sources: Sources,
+    vocab: Vocabulary | None = None,
+    *,
+    show: bool = False,
+    seen: Callable[[bytes], None] | None = None,
+    chunk_bytes: int = 1 << 18,
 ) -> tuple[Ids, Vocabulary]:
     r"""Read one text, or several one after the other, as a stream of ids and their vocabulary.
 
     Without `vocab`, ids are given in order of first appearance after 0 `<unk>` and 1 `</s>`. With it, unknown
-    words become `vocab.unk`. `show` asks for a progress bar.
+    words become `vocab.unk`. `show` asks for a progress bar; `seen` is given the text, some lines at a time.
 
     >>> import io
     >>> ids, vocab = read_words(io.BytesIO(b"b a b\n\n c <unk>\n"))
@@ -46,6 +51,8 @@ def read_words(
             lines = 0
             for chunk in read_chunks(source, chunk_bytes):
                 reader.read(chunk, name_of(source), lines)
+                if seen is not None:
+                    seen(chunk)
                 lines += chunk.count(b"\n")
                 advance(len(chunk))
     return reader.ids, vocab or reader.vocabulary()
@@ -171,7 +178,6 @@ def _each(sources: Sources) -> Iterator[Source]:
 
 def _plain_size(source: Source) -> int | None:
     """The number of bytes to come, where the size of the file tells it."""
-    compressed = (".gz", ".bz2", ".xz", ".zst")
-    if isinstance(source, (str, Path)) and str(source) != "-" and Path(source).suffix not in compressed:
+    if isinstance(source, (str, Path)) and str(source) != "-" and Path(source).suffix not in COMPRESSED:
         return Path(source).stat().st_size if Path(source).is_file() else None
     return None

@@ -28,8 +28,10 @@ class AddLambda:
     """lambda, how often each event counts as seen before any text; > 0"""
 
     def __post_init__(self) -> None:
-        if not 0 < self.lam < float("inf"):
-            raise InputError(f"lam must be positive, not {self.lam}", hint="the paper uses 0.01, 0.05 and 0.1")
+        if not 0 < self.lam < 1e30:  # times |E| it must still be a number
+            raise InputError(
+                f"lam must be positive and finite, not {self.lam}", hint="the paper uses 0.01, 0.05 and 0.1"
+            )
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""

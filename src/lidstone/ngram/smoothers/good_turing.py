@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import announce_fallback, full_histories, make_table, pseudo_counts, to_children
+from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
 from lidstone.ngram.table import BackoffTable
 
 
@@ -104,6 +105,8 @@ class GoodTuring:
             raise InputError(f"confidence must be positive, not {self.confidence}", hint="1.65 or 1.96")
         if self.fallback == "good-turing":
             raise InputError("good-turing cannot be its own fallback", hint="fallback='add-lambda'")
+        if self.fallback is not None:
+            smoother_class(self.fallback)  # a wrong name is refused at once
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
@@ -115,9 +118,9 @@ class GoodTuring:
         star = np.zeros(len(histogram))
         star[frequencies] = found.adjusted
         seen, unseen_types = _seen(counts)
-        weights = counts.counts.astype(np.float64)
-        weights[seen] = star[counts.counts[seen]]
         unseen = histogram[1] / unseen_types if unseen_types else 0.0
+        weights = np.where(counts.counts > 0, counts.counts, unseen)
+        weights[seen] = star[counts.counts[seen]]
         parts = pseudo_counts(counts, weights, unseen)
         return make_table(self, "good-turing", counts, *parts, slope=found.slope, unseen=float(unseen))
 
@@ -134,8 +137,6 @@ class GoodTuring:
         return undefined
 
     def _fall_back(self, counts: Counts) -> BackoffTable:
-        from lidstone.ngram.smoothers.registry import get_smoother
-
         announce_fallback("good-turing", self.fallback, [counts.order])
         table = get_smoother(str(self.fallback)).fit(counts)
         parts = table.base, table.rows, table.backoffs
@@ -159,5 +160,6 @@ def _seen(counts: Counts) -> tuple[NDArray[np.int64], int]:
         words = np.flatnonzero(counts.counts[: counts.vocab.size])
         return words, events - len(words)
     histories = full_histories(counts) & (counts.totals > 0)
-    nodes = np.flatnonzero(to_children(counts, histories)) + int(counts.trie.levels[1])
+    start = int(counts.trie.levels[1])
+    nodes = np.flatnonzero(to_children(counts, histories) & (counts.counts[start:] > 0)) + start
     return nodes, events * int(histories.sum()) - len(nodes)

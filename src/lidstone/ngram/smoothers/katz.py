@@ -79,7 +79,8 @@ class Katz:
     def _factors(self, counts: Counts, order: int) -> tuple[Floats, int]:
         """d_r for r = 0, 1, .. k and 1 for all beyond; and the k in use, 0 for the fallback."""
         histogram = counts.counts_of_counts(order)
-        for cut in range(self.k, 1, -1):
+        most = min(self.k, len(histogram))  # no n-gram occurs more often
+        for cut in range(most, 1, -1):
             ratios = discount_ratios(histogram, cut)
             if ratios is not None:
                 return np.concatenate([[1.0], ratios, [1.0]]), cut
@@ -89,7 +90,7 @@ class Katz:
                 f"counts of counts n_1, n_2 .. are {histogram[1 : self.k + 2].tolist()}",
                 hint="use more text, or fallback=0.5" + (", or unigrams='ml'" if order == 1 else ""),
             )
-        r = np.arange(1, self.k + 1)
+        r = np.arange(1, most + 1)
         return np.concatenate([[1.0], (r - (self.fallback or 0.0)) / r, [1.0]]), 0 if histogram[1:].any() else self.k
 
 
@@ -135,22 +136,28 @@ def _fill(first, suffixes, counts, totals, factors, start, stop, events, full, r
     often = np.zeros(most + 1, np.int64)
     for history in range(start, stop):
         children = range(first[history], first[history + 1])
-        if len(children) == 0:
-            continue
-        seen = 0
+        kinds = seen = 0
         often[:] = 0
         rest, carry = 1.0, 0.0  # of the order below, after what it gives to the words seen; summed with compensation
         for child in children:
+            if counts[child] == 0:  # inserted to share a trie with a table
+                continue
+            kinds += 1
             seen += counts[child]
             often[min(counts[child], most)] += 1
             term = full[suffixes[child]] + carry
             carry = term - (rest - (rest - term))
             rest -= term
-        discounted = len(children) < events and rest > NOTHING
+        if kinds == 0:
+            for child in children:
+                full[child] = full[suffixes[child]]
+            continue
+        discounted = kinds < events and rest > NOTHING
         left = totals[history] - seen + (often * taken_off).sum()  # thresholds may have dropped some
         total = totals[history] + (left == 0) if discounted else seen
         backoffs[history] = max(left, left == 0) / total / rest if discounted else 0.0
         for child in children:
+            lower = backoffs[history] * full[suffixes[child]]
             factor = factors[min(counts[child], most)] if discounted else 1.0
-            full[child] = counts[child] * factor / total
-            rows[child] = full[child] - backoffs[history] * full[suffixes[child]]
+            full[child] = counts[child] * factor / total if counts[child] else lower
+            rows[child] = full[child] - lower

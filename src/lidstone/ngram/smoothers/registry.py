@@ -78,7 +78,7 @@ def smoother_class(name: str) -> Any:
     >>> smoother_class("add_lambda").__name__
     'AddLambda'
     """
-    name = str(name).strip().lower().replace("_", "-")
+    name = _normal(name)
     if name in OWN:
         return getattr(importlib.import_module(f"lidstone.ngram.smoothers.{name.replace('-', '_')}"), OWN[name])
     foreign = _foreign()
@@ -94,7 +94,12 @@ def smoother_class(name: str) -> Any:
 
 
 def _foreign() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP) if point.name not in OWN}
+    found = {_normal(point.name): point for point in entry_points(group=GROUP)}
+    return {name: point for name, point in found.items() if name not in OWN}
+
+
+def _normal(name: str) -> str:
+    return str(name).strip().lower().replace("_", "-")
 
 
 def _nearest(wrong: str, known: Iterable[str]) -> str:

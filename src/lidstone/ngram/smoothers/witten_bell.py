@@ -15,6 +15,7 @@ import numpy as np
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import make_table, mix, uniform, unigrams
 from lidstone.ngram.table import BackoffTable
+from lidstone.ngram.trie import sum_children
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class WittenBell:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        types = np.diff(counts.trie.first).astype(np.int64)
+        types = sum_children(counts.trie.first, (counts.counts > 0).astype(np.int32))
         share = counts.totals / np.maximum(counts.totals + types, 1)
         distinct = np.count_nonzero(counts.counts[: counts.vocab.size])
         seen = counts.tokens / (counts.tokens + distinct)
