@@ -210,6 +210,23 @@ def test_linear_loss_refuses_models_that_change_their_logits(tmp_path: Path) -> 
         trainer.train()
 
 
+def test_linear_loss_refuses_a_cap_that_small_logits_do_not_reach(tmp_path: Path) -> None:
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    config = Gemma2Config(
+        vocab_size=SIZE, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, head_dim=8,
+        num_key_value_heads=2, final_logit_softcapping=30.0, bos_token_id=BOS, pad_token_id=PAD, eos_token_id=EOS,
+    )  # fmt: skip
+    trainer = make_trainer("opt", "mixin", make_loss("token", linear=True), tmp_path, model=Gemma2ForCausalLM(config))
+    with pytest.raises(InputError, match="Gemma2ForCausalLM: it changes its logits"):
+        trainer.train()
+
+
+def test_linear_loss_refuses_a_compiled_model(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="torch_compile=True and LinearSmoothedCrossEntropy"):
+        make_trainer("opt", "mixin", make_loss("token", linear=True), tmp_path, torch_compile=True)
+
+
 def test_embeddings_without_ids_fall_back_to_histories_from_labels() -> None:
     from lidstone.training.alignment import align_causal
 

@@ -28,9 +28,9 @@ def files(tmp_path, monkeypatch):
     return write_texts(tmp_path)
 
 
-def tiny_model(limit=8, size=12):
+def tiny_model(limit=8, size=12, dropout=0.0):
     torch.manual_seed(0)
-    spec = ModelSpec(layers=1, width=8, heads=2, ffn=16, dropout=0.0, max_positions=limit)
+    spec = ModelSpec(layers=1, width=8, heads=2, ffn=16, dropout=dropout, max_positions=limit)
     return build_model(spec, size).eval()
 
 
@@ -90,6 +90,14 @@ def test_scores_equal_a_loop_over_single_sentences():
     assert scores.word_perplexity(words=9) == pytest.approx(scores.perplexity)  # every token was a word
 
 
+def test_a_model_left_in_training_mode_is_scored_without_dropout_and_left_so():
+    model, sentences = tiny_model(dropout=0.5), [np.array([4, 5, 6])]
+    expected = score_sentences(model, sentences, eos=EOS).total
+    model.train()
+    assert score_sentences(model, sentences, eos=EOS).total == expected
+    assert model.training
+
+
 def test_a_sentence_longer_than_the_model_is_scored_with_half_its_reach_as_context():
     model, sentence = tiny_model(limit=4), np.array([4, 5, 6, 7, 8, 9])
     scores = score_sentences(model, [sentence], eos=EOS, limit=4)
@@ -124,6 +132,22 @@ def test_the_confidence_penalty_rewards_entropy_and_is_gone_in_evaluation():
     assert loss(logits, labels).total.item() == pytest.approx((nll - 0.3 * entropy).item(), rel=1e-5)
     with torch.no_grad():
         assert loss(logits, labels).total.item() == pytest.approx(nll.item(), rel=1e-5)
+
+
+def test_the_confidence_penalty_stands_masked_words_and_nan_where_nothing_is_predicted():
+    loss, labels = ConfidencePenalty(0.3), torch.tensor([[1, 2, -100]])
+    logits = torch.randn(1, 3, 7)
+    logits[..., 6] = -torch.inf
+    logits[0, 2] = torch.nan
+    logits.requires_grad_()
+    total = loss(logits, labels).total
+    total.backward()
+    assert total.item() == pytest.approx(loss(logits[:, :2, :6].detach().requires_grad_(), labels[:, :2]).total.item())
+    assert logits.grad.isfinite().all()
+    with pytest.raises(InputError, match="do not fit labels"):
+        loss(logits, labels[:, :2])
+    with pytest.raises(InputError, match="sums over positions"):
+        ConfidencePenalty(0.3, reduction="none")(logits, labels)
 
 
 def test_a_run_is_recorded_whole_and_not_computed_again(files, tmp_path):

@@ -63,6 +63,9 @@ def test_scores_do_not_depend_on_the_batches(model):
     alone = [score_pairs(model, [s], [t], eos=EOS, pad=PAD).total for s, t in zip(SOURCES, TARGETS, strict=True)]
     assert together.nll == pytest.approx(alone, rel=1e-5)
     assert together.lengths.tolist() == [3, 4, 2, 5]
+    for sources, targets in ((SOURCES, TARGETS[:3]), (SOURCES[:1], TARGETS), ([], [])):
+        with pytest.raises(InputError, match="cannot be scored"):
+            score_pairs(model, sources, targets, eos=EOS, pad=PAD)
 
 
 def greedy(model, source, limit):

@@ -50,7 +50,8 @@ def test_autocast_is_no_worse_than_cross_entropy(kind: str) -> None:
     assert abs(parts.total - true) <= 1e-3 * true
 
 
-def test_trainer_under_bf16_autocast_stays_close_to_float32(tmp_path: Path) -> None:
-    log, gradient = one_step("opt", "mixin", make_loss("token"), tmp_path, bf16=True)
+@pytest.mark.parametrize("linear", [False, True])
+def test_trainer_under_bf16_autocast_stays_close_to_float32(linear: bool, tmp_path: Path) -> None:
+    log, gradient = one_step("opt", "mixin", make_loss("token", linear=linear), tmp_path, bf16=True)
     assert log["loss"] == pytest.approx(judge("opt", "token")[0], rel=2e-2)
     assert {part.dtype for part in gradient.values()} == {torch.float32}

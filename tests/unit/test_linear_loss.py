@@ -181,6 +181,26 @@ def test_autocast_projects_in_bfloat16_and_sums_in_float32():
     )  # the base does not pass through rounded logits
 
 
+@pytest.mark.parametrize("num_items", [8, 1 << 16])
+def test_half_precision_does_not_lose_what_many_tokens_share(num_items):
+    """As under a GradScaler: the scaled gradient fits float16, and must not have vanished on the way."""
+    hidden, weight, bias = leaves()
+    loss = LinearSmoothedCrossEntropy(TABLE, gamma=0.3)
+    expected = torch.autograd.grad(loss(hidden, weight, LABELS, bias=bias, num_items=num_items).total * 2**16, [hidden])
+    with torch.autocast("cpu", dtype=torch.float16):
+        value = loss(hidden, weight, LABELS, bias=bias, num_items=num_items).total
+    found = torch.autograd.grad(value * 2**16, [hidden])
+    assert (found[0] - expected[0]).norm() < 2e-3 * expected[0].norm()
+
+
+def test_a_second_backward_is_refused():
+    hidden, weight, _ = leaves()
+    value = LinearSmoothedCrossEntropy()(hidden, weight, LABELS).total
+    value.backward(retain_graph=True)
+    with pytest.raises(InputError, match="differentiated once"):
+        value.backward()
+
+
 def test_nan_is_reported():
     hidden, weight, _ = leaves()
     with torch.no_grad():

@@ -214,6 +214,15 @@ def test_paired_bootstrap_leaves_the_environment_alone_and_refuses_an_unseeded_r
     assert dict(os.environ) == before
     with pytest.raises(InputError, match="seed is 0"):
         paired_bootstrap({"better": better}, noisy, gold, seed=0)
+    with pytest.raises(InputError, match="a bootstrap of 0 samples"):
+        paired_bootstrap({"better": better}, noisy, gold, samples=0)
+
+
+def test_the_same_translations_do_not_differ() -> None:
+    gold, noisy, better = texts()
+    same, other = paired_bootstrap({"same": noisy, "better": better}, noisy, gold, samples=50)
+    assert (same.p_value, same.effect.difference) == (1.0, 0.0)
+    assert other.p_value < 0.05
 
 
 def test_translation_scores_are_sacrebleus() -> None:

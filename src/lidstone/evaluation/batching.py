@@ -1,8 +1,10 @@
-"""Batches of sequences of similar length, and their padding."""
+"""Batches of sequences of similar length, their padding, and the mode in which a model is to see them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,22 @@ def length_batches(
             starts.append(place)
             first = place
     return np.split(order, starts[1:]) if len(order) else []
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Without gradients and dropout, whatever mode the model was left in; and back to that mode."""
+    import torch
+
+    training = model.training
+    try:
+        with torch.inference_mode():
+            if training:
+                model.eval()
+            yield
+    finally:
+        if training:
+            model.train()
 
 
 def padded(rows: Sequence[Ids], fill: int) -> NDArray[np.int64]:

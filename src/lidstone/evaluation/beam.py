@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.evaluation.batching import Ids, length_batches, padded
+from lidstone.evaluation.batching import Ids, evaluating, length_batches, padded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,7 +70,7 @@ def _generate(model: Any, sources: Sequence[Ids], vocab: Vocabulary, beam: Beam,
     device, pad = next(model.parameters()).device, model.config.pad_token_id
     longest = model.config.max_position_embeddings - 1
     limits = [min(beam.limit(len(source) + 1), longest) for source in sources]
-    with torch.inference_mode():
+    with evaluating(model):
         output = model.generate(
             input_ids=torch.from_numpy(padded([np.append(source, eos) for source in sources], pad)).to(device),
             attention_mask=torch.from_numpy(padded([np.ones(len(s) + 1, np.int64) for s in sources], 0)).to(device),

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.evaluation.batching import IGNORED, Ids, length_batches, padded, pieces
+from lidstone.evaluation.batching import IGNORED, Ids, evaluating, length_batches, padded, pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,6 +106,10 @@ def score_pairs(
     advance: Advance = lambda amount: None,
 ) -> SentenceScores:
     """Score targets, given without eos, under a translation model that reads their sources."""
+    if len(sources) != len(targets) or not len(targets):
+        raise InputError(
+            f"{len(sources)} sources and {len(targets)} targets cannot be scored", hint="give one source to each target"
+        )
     nll = np.zeros(len(targets))
     for batch in length_batches([len(target) + 1 for target in targets], tokens=batch_tokens):
         inputs, labels = pair_inputs([sources[i] for i in batch], [targets[i] for i in batch], eos, pad)
@@ -152,7 +156,7 @@ def _row_nll(model: Any, inputs: dict[str, NDArray[np.int64]], labels: NDArray[n
     import torch
 
     device = next(model.parameters()).device
-    with torch.inference_mode():
+    with evaluating(model):
         logits = model(**{name: torch.from_numpy(array).to(device) for name, array in inputs.items()}).logits
         losses = _token_nll(logits, torch.from_numpy(labels).to(device))
     rows: Floats = losses.double().sum(-1).cpu().numpy()

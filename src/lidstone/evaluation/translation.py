@@ -110,6 +110,8 @@ def paired_bootstrap_counted(
         same_length(key, len(counted), name, len(baseline))
     if seed < 1:
         raise InputError(f"seed is {seed}", hint="sacreBLEU takes 0 for 'no seed': use 1 or more")
+    if samples < 1:
+        raise InputError(f"a bootstrap of {samples} samples", hint="1,000 are usual")
     if not systems:
         return []
     results, signature = _sacrebleu_paired(systems, baseline, samples, seed, name)
@@ -120,8 +122,13 @@ def paired_bootstrap_counted(
             test, key, name, "BLEU difference", effect.difference, p, n, effect, permutations=samples,
             seed=seed, adjusted_p=p, metric=signature, warnings=warnings_for(test, n, samples),
         )
-        for key, p, effect in zip(systems, results, effects, strict=True)
+        for key, p, effect in zip(systems, map(_corrected, results, effects), effects, strict=True)
     ]  # fmt: skip
+
+
+def _corrected(p: float | None, effect: Effect) -> float | None:
+    """What sacreBLEU says, but for translations that are the same: it calls them different, with 1/(samples + 1)."""
+    return 1.0 if p is not None and effect.difference == effect.low == effect.high == 0 else p
 
 
 def _sacrebleu_paired(

@@ -80,7 +80,7 @@ class _FusedLinear(torch.autograd.Function):
         scale: Tensor,
         wanted: bool,
     ) -> tuple[Tensor, ...]:
-        gradients = _Gradients(hidden, weight, bias) if wanted and any(ctx.needs_input_grad[:3]) else None
+        gradients = _Gradients(hidden, weight, bias, scale) if wanted and any(ctx.needs_input_grad[:3]) else None
         with torch.autocast(hidden.device.type, enabled=False):
             base = None if plan is None or targets is None else _Base(targets.base, weight, bias)
         sums = torch.zeros(4, device=hidden.device)
@@ -99,15 +99,22 @@ class _FusedLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-        factor, found = outputs[0], ctx.gradients
-        del ctx.gradients  # a second backward would scale them twice
+        found, ctx.gradients = ctx.gradients, None  # a second backward would scale them twice
+        if found is None:
+            raise InputError("the linear loss can be differentiated once", hint="call it again for another backward")
+        factor = outputs[0] * found.unit
         return found.hidden.mul_(factor), found.weight.mul_(factor), found.scaled_bias(factor), *(None,) * 5
 
 
 class _Gradients:
-    """Gradients of hidden states, weight and bias, filled chunk by chunk."""
+    """Gradients of hidden states, weight and bias, filled chunk by chunk.
 
-    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    They are those of the loss divided by `unit`, a power of two near the weight of a position: what many tokens share
+    would vanish in half precision.
+    """
+
+    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor) -> None:
+        self.unit = scale.new_ones(()) if not len(scale) else scale.max().log2().floor().exp2()
         self.hidden = torch.empty_like(hidden)
         self.weight = torch.zeros_like(weight, dtype=torch.float32)
         self.bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
@@ -175,7 +182,8 @@ def _one_chunk(
         else:
             found = losses(logits, gold, plan, targets, base.dots(hidden[chunk]))
     if gradients is not None:
-        gradients.add(chunk, gradient_(logits, gold, plan, targets, found, share, base=False), hidden, weight)
+        relative = share / gradients.unit
+        gradients.add(chunk, gradient_(logits, gold, plan, targets, found, relative, base=False), hidden, weight)
         if plan is not None and base is not None:
-            base.pull_hidden(gradients, chunk, hidden, share * plan.plus * found.base_weight)
+            base.pull_hidden(gradients, chunk, hidden, relative * plan.plus * found.base_weight)
     return torch.stack([(part * share).sum() for part in found[:4]])

@@ -168,11 +168,7 @@ class SmoothedCrossEntropy(SmoothedLoss):
         """
         size = logits.shape[-1]
         self._check_vocabulary(size, "logits")
-        if logits.shape[:-1] != labels.shape:
-            raise InputError(
-                f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels.shape)}",
-                hint="logits are (batch, time, V) and labels (batch, time), aligned: shift a causal model's first",
-            )
+        check_shapes(logits, labels)
         counted = self._check_labels(labels, size)
         plan = self._plan(labels, histories, counted)
         flat = torch.where(counted, labels, 0).reshape(-1)
@@ -270,6 +266,15 @@ def _check_counts(table: BackoffTable | None, counts: Counts | None, empirical: 
                 'history; prefer empirical="token"',
                 stacklevel=4,
             )
+
+
+def check_shapes(logits: Tensor, labels: Tensor) -> None:
+    """Refuse logits that do not score the labels."""
+    if logits.shape[:-1] != labels.shape:
+        raise InputError(
+            f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels.shape)}",
+            hint="logits are (batch, time, V) and labels (batch, time), aligned: shift a causal model's first",
+        )
 
 
 def report_overflow(losses: Tensor, logits: Tensor) -> None:

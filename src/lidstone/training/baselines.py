@@ -17,7 +17,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import empty_level, uniform, unigrams
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.loss import LossParts, SmoothedLoss
+from lidstone.regularizer.loss import LossParts, SmoothedLoss, check_shapes
 
 
 def uniform_table(counts: Counts) -> BackoffTable:
@@ -70,14 +70,17 @@ class ConfidencePenalty(SmoothedLoss):
         num_items: Tensor | int | float | None = None,
     ) -> LossParts:
         """The loss of logits that score the labels at the same positions; plain NLL in eval mode."""
+        if self.reduction == "none":
+            raise InputError("the confidence penalty sums over positions", hint='use reduction="mean" or "sum"')
+        check_shapes(logits, labels)
         counted = self._check_labels(labels, logits.shape[-1])
         scale = self._scale(counted, num_items).view(labels.shape)
-        logs = log_softmax(logits.float(), -1)
+        logs = log_softmax(logits.float().masked_fill(~counted[..., None], 0), -1)
         gold = torch.where(counted, labels, 0)[..., None]
         nll = -(logs.gather(-1, gold)[..., 0] * scale).sum()
         if not (self.training and torch.is_grad_enabled()):
             return LossParts(nll, nll, nll * 0, nll * 0)
-        entropy = -(logs.exp() * logs).sum(-1)
+        entropy = -(logs.exp() * logs.masked_fill(logs.isneginf(), 0)).sum(-1)  # 0 log 0 = 0
         penalty = -self.gamma * self.schedule(self.progress) * (entropy * scale).sum()
         return LossParts(nll + penalty, nll.detach(), penalty.detach(), nll.detach() * 0)
 

@@ -1,7 +1,8 @@
 """Hidden states instead of logits: what `LinearSmoothedCrossEntropy` needs from a Hugging Face model.
 
 The model runs as it is, so that wrappers for several processes see an ordinary forward pass, but its output matrix gets
-one position per row only. That one position also proves that logits are nothing but `hidden @ weight.T + bias` here.
+one position per row only. At the first batch of training that one position also proves that logits are nothing but
+`hidden @ weight.T + bias` here: the output layer gives large known numbers, and they must come out as they are.
 """
 
 from __future__ import annotations
@@ -30,43 +31,52 @@ class Projection:
         head = self.core.get_output_embeddings()
         if not isinstance(head, torch.nn.Linear):
             raise _unfit(self.core, f"its output layer is {type(head).__name__}, not Linear")
-        hidden, outputs = _run(head, model, inputs)
+        hidden, projected, outputs = _run(head, model, inputs, probe=model.training and not self.proven)
         if len(hidden) != 1:
             raise _unfit(self.core, f"it calls its output layer {len(hidden)} times")
-        bias = _bias(self.core, head)
-        self._prove(hidden[0], head.weight, bias, outputs)
-        return hidden[0], head.weight, bias, outputs
+        extra = getattr(self.core, "final_logits_bias", None)  # what Marian and BART add to the logits
+        self._prove(projected[0], extra, outputs)
+        self.proven = self.proven or model.training
+        return hidden[0], head.weight, _bias(head, extra), outputs
 
     @torch.no_grad()
-    def _prove(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, outputs: Any) -> None:
-        """Refuse, at the first batch, a model that scales or caps its logits after the output matrix."""
+    def _prove(self, projected: Tensor, extra: Tensor | None, outputs: Any) -> None:
+        """Refuse a model that scales or caps what its output layer gives."""
         if self.proven:
             return
-        found, expected = outputs["logits"][:, :1], torch.nn.functional.linear(hidden[:, :1], weight, bias)
-        tolerance = 1e-4 if found.dtype == torch.float32 else 5e-2
-        if not torch.allclose(found.float(), expected.float(), rtol=tolerance, atol=tolerance):
+        expected = projected if extra is None else projected + extra
+        tolerance = 1e-5 if expected.dtype == torch.float32 else 1e-2
+        found, expected = outputs["logits"][:, :1].float(), expected[:, :1].float()
+        if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance):
             raise _unfit(self.core, "it changes its logits after the output layer")
-        self.proven = True
 
 
-def _run(head: torch.nn.Linear, model: Any, inputs: Mapping[str, Any]) -> tuple[list[Tensor], Any]:
-    """Call the model; what its output layer is given, and the outputs."""
-    seen: list[Tensor] = []
+def _run(
+    head: torch.nn.Linear, model: Any, inputs: Mapping[str, Any], *, probe: bool
+) -> tuple[list[Tensor], list[Tensor], Any]:
+    """Call the model; what its output layer is given, what it gives (if `probe`, large numbers), and the outputs."""
+    given: list[Tensor] = []
+    taken: list[Tensor] = []
 
-    def keep(module: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        seen.append(arguments[0])
+    def before(module: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        given.append(arguments[0])
         return (arguments[0][:, :1], *arguments[1:]) if model.training else None
 
-    handle = head.register_forward_pre_hook(keep)
+    def after(module: Any, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        large = torch.linspace(-1e4, 1e4, output.shape[-1], dtype=output.dtype, device=output.device)
+        taken.append(output * 0 + large if probe else output)
+        return taken[-1]
+
+    handles = head.register_forward_pre_hook(before), head.register_forward_hook(after)
     try:
-        return seen, model(**inputs)
+        return given, taken, model(**inputs)
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
-def _bias(core: Any, head: torch.nn.Linear) -> Tensor | None:
-    """The output layer's own bias, or the one that Marian and BART add to the logits."""
-    extra = getattr(core, "final_logits_bias", None)
+def _bias(head: torch.nn.Linear, extra: Tensor | None) -> Tensor | None:
+    """The output layer's own bias and what is added to it, if anything."""
     if extra is None:
         return head.bias
     return extra.view(-1) if head.bias is None else head.bias + extra.view(-1)
