@@ -122,7 +122,7 @@ def chapter(title: str, study: Study, more: str = "") -> str:
             *reading,
             "",
             picture(report, study.folder.name) if report else "",
-            weak_test(study),
+            weak_test(study, "in the tables of means"),
             *tables(study),
             perplexities(study) if study.metric == "bleu" else "",
             best_seeds(study),
@@ -168,12 +168,12 @@ def missing(study: Study) -> str:
     )
 
 
-def weak_test(study: Study) -> str:
-    """A warning where no test over so few seeds can be significant."""
+def weak_test(study: Study, where: str, systems: int = 1) -> str:
+    """A warning where no test over so few seeds, of so many methods together, can be significant."""
     seeds = len(study.recipe.sweep.seeds)
     return "".join(
-        f"No † can stand in the tables of means: {warning}. The tests over sentences could tell more.\n"
-        for warning in warnings_for("rank-sum-exact", (seeds, seeds))
+        f"No † can stand {where}: {warning}.{' The tests over sentences could tell more.' if systems == 1 else ''}\n"
+        for warning in warnings_for("rank-sum-exact", (seeds, seeds), systems=systems)
     )
 
 
@@ -221,7 +221,9 @@ def tables(study: Study) -> Iterable[str]:
     for title, text, methods in parts:
         report = study.report(methods, scopes=("seeds",))
         if report is not None:
-            yield f"### {title}\n\n{text}\n\n{to_markdown(report.table())}"
+            table = report.table()
+            note = "" if weak_test(study, "") else weak_test(study, "here", systems=len(table.rows) - 1)
+            yield f"### {title}\n\n{text}\n\n{to_markdown(table)}" + (note and f"\n{note}")
 
 
 def beside(study: Study, method: str, *variants: str) -> list[str]:

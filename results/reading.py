@@ -97,23 +97,26 @@ def both_metrics(study: Study) -> list[str]:
 
 
 def recommendation(study: Study) -> list[str]:
-    """The method that validation likes best, on the test set against the paper's winner and the best in its form."""
-    rows = {name: study.runs(name) for name in study.recipe.method_names}
-    rows = {name: runs for name, runs in rows.items() if len(runs) > 1}
-    published = [name for name in study.names("paper", "") if name in rows]
+    """The two methods that validation likes best; on the test set beside the paper's best, and the best in its form."""
+    found = {name: study.runs(name) for name in study.recipe.method_names}
+    rows = {name: runs for name, runs in found.items() if len(runs) > 1}
+    means = {name: mean(run.value("valid", study.metric) for run in runs) for name, runs in rows.items()}
+    ranked = sorted(rows, key=lambda name: mean(map(study.order, rows[name])))
+    published = [name for name in ranked if name in study.names("paper", "")]
     mercer = [name for name in published if name.startswith("jelinek-mercer")]
-    if not mercer:
+    if len(ranked) < 2 or not mercer:
         return []
-    best, *rivals = (
-        min(names, key=lambda name: mean(map(study.order, rows[name]))) for names in (rows, mercer, published)
-    )
-    values = {name: [run.value("test", study.metric) for run in rows[name]] for name in {best, *rivals}}
-    told = [f"it has {_mean_and_seeds(values[best])}"]
-    for rival in dict.fromkeys(rivals):
-        if rival != best:
-            p = rank_sum(values[best], values[rival], exact=True, names=(best, rival)).p_value
-            told.append(f"`{rival}` {_mean_and_seeds(values[rival])} ({p_text(p)}, exact rank-sum)")
-    return [f"- Of all methods, validation likes `{best}` best. On the test set {', '.join(told)}."]
+    values = {name: [run.value("test", study.metric) for run in rows[name]] for name in ranked}
+    first, second = ranked[:2]
+    told = [f"they have {number(mean(values[first]))} and {_mean_and_seeds(values[second])}"]
+    for rival in dict.fromkeys((mercer[0], published[0])):
+        if rival not in (first, second):
+            p = [p_text(rank_sum(values[name], values[rival], exact=True).p_value) for name in (first, second)]
+            told.append(f"`{rival}` has {_mean_and_seeds(values[rival])} ({' and '.join(p)}, exact rank-sum)")
+    return [
+        f"- Of all methods, validation likes `{first}` best ({number(means[first])}), then `{second}` "
+        f"({number(means[second])}). On the test set {'; '.join(told)}."
+    ]
 
 
 def _answer(question: str, yes: bool, why: str) -> str:

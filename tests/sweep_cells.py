@@ -66,6 +66,7 @@ def pretend_training(job: Job) -> Outcome:
         "schema": 1,
         "id": job.name,
         "status": "complete",
+        "name": job.config["regularizer"]["name"],
         "seed": job.config["training"]["seed"],
         "metrics": {
             "valid": {"perplexity": score},

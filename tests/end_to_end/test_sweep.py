@@ -66,6 +66,19 @@ def test_the_best_on_validation_gets_all_seeds(tmp_path: Path) -> None:
     assert [cell.seed for cell, _ in states["none"].outcomes.values()] == [1, 2, 3]
 
 
+def test_a_training_that_two_methods_ask_for_is_done_once_and_carries_both_names(tmp_path: Path) -> None:
+    both = "methods=[{smoother: katz, gamma: 0.1}, {name: another, smoother: katz, gamma: 0.5}]"
+    more = (both, "sweep.axes={}", "sweep.by_method={another: {regularizer.gamma: [0.1, 0.5]}}", "sweep.seeds=[1]")
+    for _ in range(2):
+        sweep(tmp_path, *more).run(Here(pretend))
+    assert len(begun(tmp_path)) == 2
+    records = [json.loads(file.read_text()) for file in tmp_path.glob("*/run.json")]
+    assert sorted((record["name"], record.get("names")) for record in records) == [
+        ("another", None),
+        ("katz", ["katz", "another"]),
+    ]
+
+
 @pytest.mark.parametrize("seeds", ["[1]", "[]"])
 def test_fewer_than_two_seeds_are_fine(tmp_path: Path, seeds: str) -> None:
     sweep(tmp_path, f"sweep.seeds={seeds}").run(Here(pretend))

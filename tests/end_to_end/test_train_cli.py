@@ -82,6 +82,22 @@ def test_a_run_trained_again_is_the_same(lidstone, recipe, folder, tmp_path, met
     assert all(again[key] == first[key] for key in ("id", "name", "seed", "signature", "metrics"))
 
 
+def test_a_training_that_another_process_is_at_is_left_to_it(lidstone, recipe, folder, run_folder, tmp_path):
+    from lidstone.experiment.locks import claim
+
+    with claim(tmp_path, Path(run_folder).name):
+        answer = lidstone("train", recipe, "--method", "add-lambda", "--output", tmp_path, "--resume")
+    assert answer.code == 1 and "another process is training" in answer.err
+    assert not list(tmp_path.glob("*/run.json"))
+
+
+def test_a_training_under_another_name_is_found_and_noted(lidstone, recipe, run_folder):
+    settings = ["--set", "methods.add-lambda.name=mine", "--method", "mine"]
+    answer = json.loads(lidstone("train", recipe, *settings, "--output", Path(run_folder).parent, "--json").out)
+    assert (answer["run"], answer["computed"]) == (run_folder, False)
+    assert json.loads((Path(run_folder) / "run.json").read_text())["names"] == ["add-lambda", "mine"]
+
+
 def test_seed_and_set_make_other_runs(lidstone, recipe, folder):
     ids = set()
     for options in ((), ("--seed", 5), ("--set", "training.learning_rate=0.02")):
@@ -143,6 +159,10 @@ def _other(folder, task):
         ({"regularizer": {"smoother": "kats", "gamma": 0.1}}, "there is no smoother 'kats'"),
         ({"training": {"learnin_rate": 1}}, "unknown key training.learnin_rate"),
         ({"model": {"kind": "auto", "checkpoint": "no-such-model"}}, "no-such-model is no checkpoint"),
+        ({"model": {"kind": "auto", "checkpoint": "t5"}}, "t5 cannot be built"),
+        ({"model": {"kind": "auto", "checkpoint": "gpt2", "options": {"foo": 3}}}, "gpt2 has no option 'foo'"),
+        ({"model": {"kind": "auto", "checkpoint": "gpt2", "options": {"n_head": 5}}}, "gpt2 cannot be built"),
+        ({"model": {"kind": "auto", "checkpoint": "gpt2", "options": {"n_layer": "x"}}}, "gpt2 cannot be built"),
     ],
 )
 def test_a_mistake_is_one_line_and_a_hint(lidstone, folder, files, change, message):

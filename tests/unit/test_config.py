@@ -230,6 +230,8 @@ def test_overrides_reach_every_depth(tmp_path):
     assert recipe.method("katz").regularizer.parameters == {"k": 7, "unigrams": "ml"}
     assert recipe.method_names[0] == "plain"
     assert recipe.methods[1].schedule.final == 0.5
+    values = ["methods=[{kind: label_smoothing, gamma: 0.1}]", "methods.label-smoothing.gamma=0.2"]
+    assert load_recipe("demo", values).methods[0].gamma == 0.2
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,14 @@ def test_every_smoother_of_a_recipe_is_there_with_its_split(recipe, tmp_path):
                 assert word["smoothed"] - word["p"] == pytest.approx(moved, abs=1e-9)
 
 
+def test_a_smoother_that_is_undefined_for_so_little_text_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "same.txt").write_text("a b c\n" * 40)
+    recipe = load_recipe("demo", ["corpus.name=null", f"corpus.train={tmp_path / 'same.txt'}", "tokenizer.kind=word"])
+    data = json.loads(write_explorer(recipe, tmp_path).read_text())
+    assert set(data["histories"][0]["smoothers"]) == {"add-lambda", "jelinek-mercer"}
+
+
 def test_a_recipe_without_smoothers_has_nothing_to_explore(recipe, tmp_path):
     assert write_explorer(recipe.method("none"), tmp_path) is None
     assert not (tmp_path / "explorer.json").exists()

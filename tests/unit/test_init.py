@@ -59,6 +59,16 @@ def test_a_recipe_for_translation_reads_languages_off_the_names(home):
     assert len(prepare_corpus(load_recipe(home / "r.yaml", ["tokenizer.merges=3"])).train) > 25
 
 
+@pytest.mark.parametrize(
+    ("names", "codes"),
+    [(("t.en", "t.no"), ("en", "no")), (("t.v1", "t.v2"), ("de", "en")), (("t.fr.gz", "t.on"), ("fr", "on"))],
+)
+def test_language_codes_that_look_like_something_else(home, names, codes):
+    files = [write(home / name, ["ein Satz"] * 40) for name in names]
+    recipe = load_recipe(write_recipe("mt", files, home / "r.yaml"))
+    assert (recipe.corpus.source_language, recipe.corpus.target_language) == codes
+
+
 def test_more_text_gets_a_larger_network(home):
     little = recipe_text("lm", [write(home / "a.txt", ["a b c"])])
     much = recipe_text("lm", [write(home / "b.txt", ["a b c d e f g h i j"] * 40_000)])

@@ -101,6 +101,7 @@ def test_hostile_names_stay_text_in_every_format() -> None:
 
 def test_latex_escape_leaves_no_special_character_bare() -> None:
     assert latex_escape("a_b{c}") == r"a\_b\{c\}"
+    assert latex_escape("a$<b") == r"a\$$<$b" and latex_escape("γ<") == r"$\gamma<$"
     assert file_name("../../etc/passwd") == "etc-passwd" and file_name("///") == "method"
 
 

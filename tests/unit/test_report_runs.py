@@ -28,7 +28,7 @@ def test_a_tree_is_read_and_nothing_in_it_changes(tmp_path: Path) -> None:
         ("", "is damaged"),
         ('{"schema": 1, "id": "ab', "is damaged"),
         ("[1, 2]", "holds no run"),
-        ('{"schema": 1}', "'id' is missing"),
+        ('{"schema": 1}', "'method' is missing"),
         ('{"schema": true}', "'schema' is not what it should be"),
         ("\xff\xfe", "is damaged"),
     ],
@@ -46,6 +46,24 @@ def test_a_damaged_run_is_named_and_skipped_only_on_request(tmp_path: Path, text
     assert bad.exists()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sentences": "x"}, {"config": [1]}, {"cost": "x"}, {"curve": 5}, {"names": "x"}, {"metrics": {"test": 5}},
+        {"signature": {"corpus": "abc"}}, {"method": {"parameters": [1]}},
+    ],
+)  # fmt: skip
+def test_a_part_of_the_wrong_kind_is_damage(tmp_path: Path, change: dict) -> None:
+    trees.write_run(tmp_path, trees.record("katz", 1) | change)
+    with pytest.raises(FileFormatError, match="not what it should be"):
+        load_runs(tmp_path)
+
+
+def test_a_run_under_several_names_stands_for_each(tmp_path: Path) -> None:
+    trees.write_run(tmp_path, trees.record("katz", 1, names=["katz", "mine"]))
+    assert [run.name for run in load_runs(tmp_path).runs] == ["katz", "mine"]
+
+
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     trees.write_run(tmp_path, trees.record("katz", 1, schema=2))
     with pytest.raises(FileFormatError, match="schema 2, this lidstone reads up to 1"):
@@ -56,11 +74,16 @@ def test_unfinished_and_doubled_runs_are_left_out_with_a_note(tmp_path: Path) ->
     trees.write_tree(tmp_path, seeds=2, names=("none",))
     trees.write_run(tmp_path, trees.record("none", 3, status="running"))
     trees.write_run(tmp_path / "copy", trees.record("none", 1))  # same setting and seed: not an independent seed
+    (tmp_path / "cut" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "hopeless").mkdir()
+    (tmp_path / "hopeless" / "pruned.json").write_text("{}")
     loaded = load_runs(tmp_path)
     assert sorted(run.seed for run in loaded.runs) == [1, 2]
     assert [note.split(":")[0].split(" as ")[0] for note in loaded.notes] == [
         "Left out, running",
         "Left out, same setting and seed",
+        "Left out, unfinished",
+        "Left out, given up by the search",
     ]
 
 
@@ -113,5 +136,11 @@ def test_a_damaged_explorer_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_sentences_file_is_named(tmp_path: Path) -> None:
     run = Run.from_dict(json.loads(json.dumps(trees.record("katz", 1))), tmp_path / "run.json")
+    with pytest.raises(FileFormatError, match=r"sentences\.json\.gz"):
+        run.sentences()
+    trees.write_run(tmp_path, trees.record("katz", 1))
+    (run,) = load_runs(tmp_path).runs
+    whole = run.sentences_file.read_bytes()
+    run.sentences_file.write_bytes(whole[:40] + bytes(byte ^ 255 for byte in whole[40:120]) + whole[120:])
     with pytest.raises(FileFormatError, match=r"sentences\.json\.gz"):
         run.sentences()

@@ -60,6 +60,16 @@ def test_the_setting_with_most_seeds_speaks_then_validation_decides_never_the_te
     assert chosen.label.text() == "JM (γ₊=0.1, γ₋=0.5, λ₁=0.5)"
 
 
+def test_a_metric_that_validation_did_not_keep_leaves_the_choice_to_the_tasks_own() -> None:
+    def katz(k: int, bleu: float, chrf: float) -> Run:
+        metrics = {"test": {"bleu": bleu, "chrf": chrf}, "valid": {"bleu": bleu}}
+        return Run.from_dict(trees.record("katz", 1, task="mt", metrics=metrics, method={"parameters": {"k": k}}))
+
+    report = Report.from_runs([katz(3, 20.0, 60.0), katz(5, 30.0, 50.0)], metric="chrf")
+    assert rows(report)["katz"].value == 50.0
+    assert "chosen on validation by BLEU among up to 2" in report.table().caption
+
+
 def test_form_and_empirical_make_rows_of_their_own_and_show_when_they_vary() -> None:
     exact = {"form": "exact", "empirical": "token"}
     both = runs("katz", [140.0, 141.0]) + runs("katz", [138.0, 139.0], method=exact)

@@ -5,6 +5,7 @@ Written once per folder of runs, as `explorer.json`, from the tables that the ru
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lidstone.errors import SmoothingUndefined
 from lidstone.experiment.config import Recipe
 from lidstone.experiment.data import prepare_corpus
 from lidstone.experiment.method import count_training_text, fit_smoother
@@ -25,7 +27,7 @@ HISTORIES = 40
 
 
 def write_explorer(recipe: Recipe, output: str | Path) -> Path | None:
-    """Write `explorer.json` beside the runs of a recipe; None where no method has a smoother."""
+    """Write `explorer.json` beside the runs of a recipe; None where no method has a smoother that is defined."""
     from lidstone.regularizer.explain import explorer_data
 
     methods = [method for method in recipe.methods or (recipe.regularizer,) if method.smoother]
@@ -33,7 +35,13 @@ def write_explorer(recipe: Recipe, output: str | Path) -> Path | None:
         return None
     prepared, order = prepare_corpus(recipe), methods[0].order
     counts = count_training_text(prepared, order)
-    tables = {method.name: fit_smoother(method, counts, prepared) for method in methods if method.order == order}
+    tables = {}
+    for method in methods:
+        with contextlib.suppress(SmoothingUndefined):  # whoever trains that method will hear of it
+            if method.order == order:
+                tables[method.name] = fit_smoother(method, counts, prepared)
+    if not tables:
+        return None
     data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)
     path = Path(output) / FILE
     write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False))

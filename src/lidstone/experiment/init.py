@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,8 +122,8 @@ corpus:
     target: {_quoted(places[1])}
   # valid: {{source: FILE, target: FILE}}   # without these two, every ninth and tenth block of ten pairs is held out
   # test: {{source: FILE, target: FILE}}
-  source_language: {languages[0]}            # language codes, for Moses
-  target_language: {languages[1]}
+  source_language: {_quoted(languages[0])}          # language codes, for Moses
+  target_language: {_quoted(languages[1])}
   tokenization: moses             # done: if your files are tokenized already
   lowercase: false
   max_length: 175                 # as fairseq's script for IWSLT-14
@@ -189,7 +190,7 @@ sweep:                            # lidstone sweep THIS_FILE
 
 def _language(suffixes: Sequence[str], default: str) -> str:
     """The language code in a file name such as train.de or train.de.gz."""
-    codes = [suffix[1:] for suffix in suffixes if len(suffix) == 3 and suffix not in COMPRESSED]
+    codes = [suffix[1:] for suffix in suffixes if re.fullmatch(r"\.[a-z]{2}", suffix) and suffix not in COMPRESSED]
     return codes[-1] if codes else default
 
 

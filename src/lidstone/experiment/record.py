@@ -20,6 +20,7 @@ from typing import Any
 from lidstone import __version__
 from lidstone.errors import FileFormatError
 from lidstone.experiment.config import Recipe
+from lidstone.experiment.locks import claim
 from lidstone.experiment.prepared import Prepared
 from lidstone.experiment.sections import Regularizer
 from lidstone.files import atomic_write, write_text
@@ -85,6 +86,24 @@ def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]
     """Write the sentences, then `run.json`: where that is, the run is whole."""
     with atomic_write(folder / SENTENCES) as temporary:
         temporary.write_bytes(gzip.compress(json.dumps(sentences, ensure_ascii=False).encode(), mtime=0))
+    _write(folder, record)
+
+
+def add_name(folder: Path, record: dict[str, Any], name: str) -> None:
+    """Note that another method asks for this complete run too; reports show it under each of its names."""
+    if name in names_of(record):
+        return
+    with claim(folder.parent, f"{folder.name}.names", wait=True):
+        record = read_record(folder) or record
+        _write(folder, {**record, "names": [*names_of(record), name]})
+
+
+def names_of(record: dict[str, Any]) -> list[str]:
+    """All methods that asked for a run, its first one first."""
+    return list(record.get("names", [record["name"]]))
+
+
+def _write(folder: Path, record: dict[str, Any]) -> None:
     write_text(folder / "run.json", json.dumps(_finite(record), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 
 

@@ -23,6 +23,7 @@ from lidstone.experiment.prepared import Prepared
 from lidstone.experiment.record import (
     SCHEMA,
     SENTENCES,
+    add_name,
     method_of,
     peak_memory,
     read_record,
@@ -70,6 +71,8 @@ def train(
     folder = Path(output) / run_id(recipe, prepared)
     done = read_record(folder)
     if done is not None:
+        if process_rank() == 0:
+            add_name(folder, done, recipe.regularizer.name)
         return Run(folder, done, computed=False)
     _check_unfinished(folder, resume)
     folder.mkdir(parents=True, exist_ok=True)

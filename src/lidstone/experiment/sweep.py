@@ -18,6 +18,7 @@ from lidstone.experiment.config import Recipe
 from lidstone.experiment.engines import Engine
 from lidstone.experiment.grid import Cell, axes_of, check_axes, sample_cells, search_cells, seed_cells, seeds_of
 from lidstone.experiment.names import run_name
+from lidstone.experiment.record import add_name
 from lidstone.experiment.search import TRIALS, Search
 from lidstone.experiment.state import BUSY_SECONDS, MethodState, Task
 from lidstone.files import write_text
@@ -132,6 +133,8 @@ class Sweep:
         if outcome.state == "busy":
             return state.put_off(task)
         state.outcomes[task.cell.key] = (task.cell, outcome)
+        if outcome.record and outcome.state == "complete":
+            add_name(self.job(task.cell).folder, outcome.record, task.cell.method)
         if task.trial is not None and state.search is not None:
             state.search.tell(task.trial, outcome, self.metric)
 

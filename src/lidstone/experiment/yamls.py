@@ -103,8 +103,13 @@ def _step(tree: Any, key: str, override: str) -> Any:
     return tree[key]
 
 
+def _names(item: dict[str, Any]) -> tuple[Any, ...]:
+    """What a method is called: by its name, its smoother or its kind."""
+    return item.get("name"), item.get("smoother"), str(item.get("kind")).replace("_", "-")
+
+
 def _position(items: list[Any], key: str, override: str) -> int:
     for number, item in enumerate(items):
-        if key == str(number) or (isinstance(item, dict) and key in (item.get("name"), item.get("smoother"))):
+        if key == str(number) or (isinstance(item, dict) and key in _names(item)):
             return number
     raise RecipeError(f"cannot set {override!r}: the list has no item {key}", hint="use its number or name")

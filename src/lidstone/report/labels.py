@@ -105,7 +105,7 @@ class Label:
             f"{latex_escape(symbol)}$={_latex_number(value)}$" if symbol else latex_escape(value)
             for symbol, value in self.parameters
         )
-        return name + r" {\small (" + ", ".join(pairs).replace("$$", "") + ")}"
+        return name + r" {\small (" + _joined(", ".join(pairs)) + ")}"
 
 
 def latex_escape(text: str) -> str:
@@ -115,7 +115,12 @@ def latex_escape(text: str) -> str:
     50\% of a\_b \& $\gamma_{+}$
     """
     pieces = (LATEX.get(character, character) for character in text if character.isprintable() or character == "\n")
-    return "".join(pieces).replace("$$", "")
+    return _joined("".join(pieces))
+
+
+def _joined(latex: str) -> str:
+    r"""Neighbouring formulas as one; a dollar sign that is printed, `\$`, opens none."""
+    return re.sub(r"(?<!\\)\$\$", "", latex)
 
 
 def parameter_pairs(method: Mapping[str, Any], shown: tuple[str, ...] = ()) -> tuple[tuple[str, str], ...]:

@@ -63,6 +63,10 @@ METRICS = {
 }
 
 
+OWN = {"lm": "perplexity", "mt": "bleu"}
+"""The metric of each task."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """Seeds of one and the same setting."""
@@ -79,6 +83,11 @@ class Setting:
     def mean(self, split: str, metric: Metric) -> float:
         """The mean over seeds."""
         return float(np.mean(self.values(split, metric)))
+
+    def place(self, metric: Metric) -> float:
+        """A key that sorts the best on validation first."""
+        judge = judge_of(self.runs, metric)
+        return judge.order(self.mean("valid", judge))
 
     def best_run(self, metric: Metric) -> Run:
         """The seed with the best test score, as in the paper's best-seed tables."""
@@ -102,12 +111,18 @@ class Method:
 
 def metric_for(runs: Sequence[Run], name: str | None = None) -> Metric:
     """The metric asked for, or the one of the task: perplexity for `lm`, BLEU for `mt`."""
-    key = name or {"lm": "perplexity", "mt": "bleu"}[runs[0].task]
+    key = name or OWN[runs[0].task]
     if key not in METRICS:
         raise InputError(f"there is no metric {key!r}", hint=f"known are {', '.join(METRICS)}")
     if not any(math.isfinite(run.value("test", key)) for run in runs):
         raise InputError(f"none of the {len(runs)} runs has the metric {key!r} on its test set")
     return METRICS[key]
+
+
+def judge_of(runs: Sequence[Run], metric: Metric) -> Metric:
+    """What settings are chosen by on validation: the metric; where it was not kept, the task's own instead."""
+    kept = metric.lower_is_better or any(math.isfinite(run.value("valid", metric.key)) for run in runs)
+    return metric if kept else METRICS[OWN[runs[0].task]]
 
 
 def find_methods(runs: Sequence[Run], metric: Metric) -> tuple[Method, ...]:
@@ -125,7 +140,7 @@ def _method(key: str, runs: Sequence[Run], metric: Metric, varying: tuple[str, .
     for run in runs:
         by_setting.setdefault(setting_of(run), []).append(run)
     settings = tuple(Setting(tuple(sorted(group, key=lambda r: r.seed))) for group in by_setting.values())
-    chosen = min(settings, key=lambda s: (-len(s.runs), metric.order(s.mean("valid", metric))))
+    chosen = min(settings, key=lambda s: (-len(s.runs), s.place(metric)))
     return Method(key, _label(chosen, settings, varying), settings, chosen)
 
 

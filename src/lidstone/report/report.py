@@ -80,7 +80,7 @@ class Report:
         found = [m for m in self.methods if m.key == key] or [m for m in self.methods if m.name == key]
         if not found:
             raise InputError(f"there is no method {key!r}", hint="there are " + ", ".join(m.key for m in self.methods))
-        return min(found, key=lambda m: self.metric.order(m.chosen.mean("valid", self.metric)))
+        return min(found, key=lambda m: m.chosen.place(self.metric))
 
     @cached_property
     def baselines(self) -> tuple[str | None, str | None]:

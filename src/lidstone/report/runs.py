@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
 """First-level keys of a recipe that say what else is run, or what it is called."""
 NOT_THE_SETTING = {"seed", "seeds", "output", "folder", "runs", "device", "threads", "workers", "jobs", "engine"}
 """Keys at any level that do not make another setting of the method."""
+OPTIONAL = {"sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list}
+"""What a record may have besides what it must have."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +43,34 @@ class Run:
     sentences_file: Path | None = None
     status: str = "complete"
     path: Path | None = None
+    names: tuple[str, ...] = ()
+    """all methods that asked for this training, where there are several"""
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], path: Path | None = None) -> Run:
         """Check the record of a `run.json` and give it as a value."""
         where = str(path or "the run")
         _check_schema(record, where)
-        sentences = (record.get("sentences") or {}).get("file")
+        optional = {key: _maybe(record, key, kind, where) for key, kind in OPTIONAL.items()}
+        method, signature, metrics = (_need(record, key, dict, where) for key in ("method", "signature", "metrics"))
+        for inside, key in ((method, "parameters"), (signature, "corpus"), (metrics, "valid"), (metrics, "test")):
+            _maybe(inside, key, dict, where)
+        sentences = optional["sentences"].get("file")
         return cls(
             id=str(_need(record, "id", (str, int), where)),
             task=_one_of(_need(record, "task", str, where), ("lm", "mt"), where),
             name=_need(record, "name", str, where),
-            method=_need(record, "method", dict, where),
+            method=method,
             seed=_need(record, "seed", int, where),
-            config=record.get("config") or {},
-            signature=_need(record, "signature", dict, where),
-            metrics=_need(record, "metrics", dict, where),
-            curve=tuple(point for point in record.get("curve") or () if isinstance(point, dict)),
-            cost=record.get("cost") or {},
+            config=optional["config"],
+            signature=signature,
+            metrics=metrics,
+            curve=tuple(point for point in optional["curve"] if isinstance(point, dict)),
+            cost={key: value for key, value in optional["cost"].items() if isinstance(value, (int, float))},
             sentences_file=path.parent / sentences if path and isinstance(sentences, str) else None,
             status=str(record.get("status", "complete")),
             path=path,
+            names=tuple(map(str, optional["names"])),
         )
 
     def value(self, split: str, metric: str) -> float:
@@ -76,7 +86,7 @@ class Run:
             raw = self.sentences_file.read_bytes()
             text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
             return dict(json.loads(text))
-        except (OSError, EOFError, ValueError, TypeError) as error:
+        except (OSError, EOFError, ValueError, TypeError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or error
             raise FileFormatError(f"{self.sentences_file} cannot be read: {reason}") from error
 
@@ -96,7 +106,8 @@ def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = 
     runs, notes = [], []
     for file in _run_files(roots):
         try:
-            runs.append(read_run(file))
+            run = read_run(file)
+            runs += [run, *(replace(run, name=name) for name in run.names if name != run.name)]
         except LidstoneError as error:
             if not skip_damaged:
                 raise
@@ -104,7 +115,7 @@ def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = 
     kept, left_out = without_copies(runs)
     if not kept:
         raise InputError("none of the runs is complete", hint="let a run finish, or look at the notes: " + str(notes))
-    return LoadedRuns(kept, (*notes, *left_out), _explorer(roots))
+    return LoadedRuns(kept, (*notes, *left_out, *_unfinished(roots)), _explorer(roots))
 
 
 def read_run(file: Path) -> Run:
@@ -191,6 +202,15 @@ def _run_files(roots: Sequence[Path]) -> list[Path]:
     return list(files.values())
 
 
+def _unfinished(roots: Sequence[Path]) -> Iterable[str]:
+    """Notes on trainings that were cut short, or that a search gave up."""
+    for root in roots:
+        for mark, what in (("checkpoints", "unfinished"), ("pruned.json", "given up by the search")):
+            for found in sorted(root.rglob(mark)) if root.is_dir() else ():
+                if not (found.parent / "run.json").exists():
+                    yield f"Left out, {what}: {found.parent}"
+
+
 def without_copies(runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
     """The finished runs, each setting and seed once, and notes on the others: a copy is no independent seed."""
     kept: dict[tuple[str, int], Run] = {}
@@ -228,6 +248,11 @@ def _need(record: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
         problem = f"{key!r} is {'missing' if key not in record else 'not what it should be'}"
         raise FileFormatError(f"{where} is damaged: {problem}", hint="run it again, or skip it (--skip-damaged)")
     return record[key]
+
+
+def _maybe(record: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
+    """What need not be there, but if it is, must be of its kind."""
+    return kind() if record.get(key) is None else _need(record, key, kind, where)
 
 
 def _one_of(value: str, known: tuple[str, ...], where: str) -> str:

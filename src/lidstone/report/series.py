@@ -86,7 +86,7 @@ def look(style: int) -> tuple[int, str, str]:
 
 def shown_methods(report: Report) -> list[Method]:
     """The methods that figures show: the baselines, then the best on validation, in the order of the table."""
-    order = sorted(report.methods, key=lambda m: report.metric.order(m.chosen.mean("valid", report.metric)))
+    order = sorted(report.methods, key=lambda m: m.chosen.place(report.metric))
     first = [m for m in report.methods if m.key in report.baselines]
     keep = {m.key for m in [*first, *(m for m in order if m not in first)][:SHOWN]}
     return [m for m in report.methods if m.key in keep]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lidstone.report.labels import Label
-from lidstone.report.methods import Method, Metric
+from lidstone.report.methods import Method, Metric, judge_of
 
 DAGGER, DOUBLE_DAGGER = "†", "‡"
 
@@ -65,7 +65,7 @@ def seed_table(
         f"{metric.name} on {about}, mean ± standard error over {_seeds(counts)}",
         _direction(metric),
         "best in bold, second underlined",
-        _settings_told(rows),
+        _settings_told(methods, metric),
         _daggers(used, _called(methods, baseline), {DAGGER: 0.05}),
     )
     return Table("seeds", metric, ranked(rows, metric), caption)
@@ -157,9 +157,11 @@ def _direction(metric: Metric) -> str:
     return f"{'lower' if metric.lower_is_better else 'higher'} is better"
 
 
-def _settings_told(rows: Sequence[Row]) -> str:
-    tried = max((row.settings_tried for row in rows), default=1)
-    return f"settings chosen on validation among up to {tried} of each method" if tried > 1 else ""
+def _settings_told(methods: Sequence[Method], metric: Metric) -> str:
+    tried = max((len(method.settings) for method in methods), default=1)
+    judge = judge_of([run for method in methods for run in method.chosen.runs], metric) if methods else metric
+    by = "" if judge == metric else f" by {judge.name}"
+    return f"settings chosen on validation{by} among up to {tried} of each method" if tried > 1 else ""
 
 
 def _daggers(comparisons: Sequence[Mapping[str, Any]], baseline: str, levels: Mapping[str, float]) -> str:

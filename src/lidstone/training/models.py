@@ -81,17 +81,22 @@ def _auto(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedMod
 
     ids = {"bos_token_id": specials.bos, "eos_token_id": specials.eos, "pad_token_id": specials.pad}
     values = {**ids, **dict(spec.options), "vocab_size": vocab_size}
+    make = AutoConfig.from_pretrained if path.suffix == ".json" else AutoConfig.for_model
     try:
-        if path.suffix == ".json":
-            config = AutoConfig.from_pretrained(path, **values)
-        else:
-            config = AutoConfig.for_model(spec.checkpoint, **values)
+        plain = make(spec.checkpoint)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{spec.checkpoint} is no checkpoint folder, configuration file or known model type",
             hint="give a folder made by save_pretrained, a config.json, or a type such as gpt2, llama or opt",
         ) from error
-    return AutoModelForCausalLM.from_config(config)
+    unknown = [option for option in dict(spec.options) if not hasattr(plain, option)]
+    if unknown:
+        raise InputError(f"{spec.checkpoint} has no option {unknown[0]!r}", hint="see model.options")
+    try:
+        return AutoModelForCausalLM.from_config(make(spec.checkpoint, **values))
+    except Exception as error:  # each architecture complains in its own way
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{spec.checkpoint} cannot be built: {reason}", hint="see model.options") from error
 
 
 def _checkpoint(path: Path, vocab_size: int) -> PreTrainedModel:
