@@ -111,7 +111,8 @@ def chapter(title: str, study: Study, more: str = "") -> str:
         *both_metrics(study),
         *recommendation(study),
     ]
-    whole = Report.from_runs([run for runs in study.settings.values() for run in runs], compare=CompareRuns(exact=True))
+    every = [run for name in study.recipe.method_names for runs in study.tried(name) for run in runs]
+    whole = Report.from_runs(every, compare=CompareRuns(exact=True))
     whole.to_html(PAGES / f"{study.folder.name}.html")
     return "\n".join(
         [

@@ -47,18 +47,20 @@ class Study:
             found.setdefault(setting(run.config), {})[run.seed] = run
         return {name: list(runs.values()) for name, runs in found.items()}
 
+    def tried(self, method: str) -> list[list[Run]]:
+        """The seeds of each setting in the grid of a method."""
+        cells = search_cells(self.recipe, method)
+        found = (self.settings.get(setting(cell.recipe(self.recipe).to_dict()), []) for cell in cells)
+        return [sorted((replace(run, name=method) for run in runs), key=lambda run: run.seed) for runs in found]
+
     def runs(self, method: str) -> list[Run]:
         """The seeds of the setting that validation chose; none before all settings of the method were tried."""
-        if method not in self.recipe.method_names:
+        found = self.tried(method) if method in self.recipe.method_names else []
+        if not found or not all(found):
             return []
-        cells = search_cells(self.recipe, method)
-        found = [self.settings.get(setting(cell.recipe(self.recipe).to_dict()), []) for cell in cells]
-        first = [next((run for run in runs if run.seed == cells[0].seed), None) for runs in found]
-        if None in first:
-            return []
-        chosen = min(zip(first, found, strict=True), key=lambda pair: self.order(pair[0]))[1]
+        chosen = min(found, key=lambda runs: self.order(runs[0]))  # the first seed has them all
         name, _, _ = method.partition(", ")  # `jelinek-mercer, exact`: tables tell the form themselves
-        return [replace(run, name=name) for run in sorted(chosen, key=lambda run: run.seed)]
+        return [replace(run, name=name) for run in chosen]
 
     def order(self, run: Run) -> float:
         """A key that sorts the best on validation first."""
