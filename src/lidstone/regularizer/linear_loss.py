@@ -109,12 +109,11 @@ class _FusedLinear(torch.autograd.Function):
 class _Gradients:
     """Gradients of hidden states, weight and bias, filled chunk by chunk.
 
-    They are those of the loss divided by `unit`, a power of two near the weight of a position: what many tokens share
-    would vanish in half precision.
+    In float16 they are those of the loss divided by `unit`, the weight of a position: what many share would vanish.
     """
 
     def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, scale: Tensor) -> None:
-        self.unit = scale.new_ones(()) if not len(scale) else scale.max().log2().floor().exp2()
+        self.unit = scale.max() if len(scale) and _multiplied_in(hidden) == torch.float16 else scale.new_ones(())
         self.hidden = torch.empty_like(hidden)
         self.weight = torch.zeros_like(weight, dtype=torch.float32)
         self.bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
@@ -128,6 +127,12 @@ class _Gradients:
 
     def scaled_bias(self, factor: Tensor) -> Tensor | None:
         return None if self.bias is None else self.bias * factor
+
+
+def _multiplied_in(hidden: Tensor) -> torch.dtype:
+    """The type in which hidden states are multiplied here."""
+    device = hidden.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
 class _Base:
