@@ -29,13 +29,14 @@ from lidstone.experiment.config import Recipe, load_recipe
 from lidstone.experiment.data import prepare_corpus
 from lidstone.experiment.method import make_loss
 from lidstone.experiment.run import fit_settings, make_batches, make_model, quiet_transformers
+from lidstone.experiment.sections import Regularizer
 from lidstone.training.fit import FitSettings, fit
 from lidstone.training.models import build_model
 from lidstone.training.trainer import PipelineTrainer
 
 METHOD = "kneser-essen-ney"
 SIZE = ["corpus.fraction=0.05", "training.threads=1"]
-NO_TABLE = ("none", "confidence_penalty")
+SHOWN = ("", "paper", "exact", "exact trigrams", "exact 4-grams")
 STUDIES = Path(__file__).parents[1] / "results"
 
 
@@ -95,13 +96,14 @@ def step_costs(rounds: int, steps: int) -> dict[str, Any]:
 def alternating(recipe: Recipe, method: str, steps: int) -> dict[str, Any]:
     """One training whose updates are regularised and plain in turn: what drifts on the machine hits both alike."""
     prepared = prepare_corpus(recipe)
-    loss = make_loss(recipe.method(method).regularizer, prepared, 100, linear=True)
-    targets, seconds = loss.targets, {"regularised": [], "plain": []}
+    methods = {"regularised": recipe.method(method).regularizer, "plain": Regularizer()}
+    losses = {name: make_loss(regularizer, prepared, 100, linear=True) for name, regularizer in methods.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in losses}
     whole_step = PipelineTrainer.training_step
 
     def timed_step(trainer: Any, *args: Any, **kwargs: Any) -> Any:
         name = "regularised" if trainer.state.global_step % 4 in (0, 3) else "plain"  # r p p r: neither always leads
-        loss.targets = targets if name == "regularised" else None
+        trainer.smoothed_loss = losses[name]
         began = time.process_time()
         result = whole_step(trainer, *args, **kwargs)
         seconds[name].append(time.process_time() - began)
@@ -109,7 +111,7 @@ def alternating(recipe: Recipe, method: str, steps: int) -> dict[str, Any]:
 
     PipelineTrainer.training_step = timed_step
     try:
-        pipeline(make_model(recipe, prepared), loss, make_batches(recipe, prepared), recipe, steps)
+        pipeline(make_model(recipe, prepared), losses["plain"], make_batches(recipe, prepared), recipe, steps)
     finally:
         PipelineTrainer.training_step = whole_step
     ratios = [plain / regular for plain, regular in zip(seconds["plain"], seconds["regularised"], strict=True)][2:]
@@ -126,8 +128,8 @@ def method_costs(steps: int) -> dict[str, Any]:
     speeds: dict[str, dict[str, float]] = {}
     for file in sorted(STUDIES.glob("*.yaml")):
         recipe = load_recipe(file, ["training.threads=1"])
-        names = [name for name in recipe.method_names if recipe.method(name).regularizer.kind not in NO_TABLE]
-        shown = [name for name in names if name.partition(", ")[2] in ("", "paper", "exact", "exact trigrams")]
+        names = [name for name in recipe.method_names if recipe.method(name).regularizer.kind != "none"]
+        shown = [name for name in names if name.partition(", ")[2] in SHOWN]
         speeds[file.stem] = {name: alternating(recipe, name, steps)["regularised_over_plain"] for name in shown}
     return {"updates": steps, "regularised_over_plain": speeds}
 

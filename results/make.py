@@ -106,7 +106,7 @@ def chapter(title: str, study: Study, more: str = "") -> str:
     reading = [
         *findings(study, study.names("paper"), "With the paper's strengths"),
         *findings(study, study.names(""), "With strengths chosen here"),
-        "Beyond the paper:\n",
+        "Beyond the paper (p: the exact rank-sum test, against the first number):\n",
         *contrasts(study),
         *both_metrics(study),
         *recommendation(study),

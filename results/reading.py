@@ -64,19 +64,22 @@ def contrasts(study: Study) -> list[str]:
     told = {
         title: list(filter(None, (_contrast(study, group) for group in groups))) for title, groups in questions.items()
     }
-    return [f"- {title}: {'; '.join(texts)}." for title, texts in told.items() if texts]
+    return [f"- {title}: {'. '.join(texts)}." for title, texts in told.items() if texts]
 
 
 def _contrast(study: Study, ways: Mapping[str, str]) -> str:
-    """The means of several methods over the seeds that all of them have."""
+    """The means of several methods over the seeds that all of them have, and how sure it is that they differ."""
     runs = {way: {run.seed: run for run in study.runs(method)} for way, method in ways.items()}
     runs = {way: found for way, found in runs.items() if found}
     if len(runs) < 2:
         return ""
     seeds = sorted(set.intersection(*map(set, runs.values())))
-    means = {way: mean_on_test((found[s] for s in seeds), study.metric) for way, found in runs.items()}
-    name = Label(next(iter(runs.values()))[seeds[0]].name).short
-    return f"{name} {', '.join(f'{number(value)} {way}' for way, value in means.items())} ({_seeds(len(seeds))})"
+    values = {way: [found[seed].value("test", study.metric) for seed in seeds] for way, found in runs.items()}
+    (way, first), *others = values.items()
+    told = [f"{number(mean(first))} {way}"]
+    for way, scores in others:
+        told.append(f"{number(mean(scores))} {way} ({p_text(rank_sum(scores, first, exact=True).p_value)})")
+    return f"{Label(next(iter(runs.values()))[seeds[0]].name).short} {', '.join(told)}; {_seeds(len(seeds))}"
 
 
 def both_metrics(study: Study) -> list[str]:

@@ -63,9 +63,10 @@ def _run(
         return (arguments[0][:, :1], *arguments[1:]) if model.training else None
 
     def after(module: Any, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        large = torch.linspace(-1e4, 1e4, output.shape[-1], dtype=output.dtype, device=output.device)
-        taken.append(output * 0 + large if probe else output)
-        return taken[-1]
+        if probe:
+            output = output * 0 + torch.linspace(-1e4, 1e4, output.shape[-1], dtype=output.dtype, device=output.device)
+        taken.append(output)
+        return output
 
     handles = head.register_forward_pre_hook(before), head.register_forward_hook(after)
     try:
