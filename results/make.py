@@ -32,7 +32,8 @@ HEADLINE = (
     "modified-kneser-ney, exact trigrams",
 )
 COST = (
-    "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`). The times in the runs' own "
+    "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); measured again, a figure may "
+    "move by 0.05. The times in the runs' own "
     "files, and so in the page's figure of cost, include pauses: the machine was needed for other things now and then."
 )
 PER_WORD = "word_perplexity"
