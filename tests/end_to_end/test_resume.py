@@ -70,11 +70,11 @@ def test_a_killed_training_resumes_to_the_same_result(tmp_path):
     recipe = write(tmp_path, values)
     whole = train(tmp_path, recipe, "whole")
     kill_after_checkpoint(tmp_path, recipe, "killed")
-    (unfinished,) = (tmp_path / "killed").iterdir()
+    (checkpoints,) = (tmp_path / "killed").glob("*/checkpoints")
     refused = subprocess.run(command("train", recipe, "--output", tmp_path / "killed"), capture_output=True,
                              text=True, env=environment(tmp_path))  # fmt: skip
     assert refused.returncode == 1 and "cut short at step" in refused.stderr and "--resume" in refused.stderr
-    (unfinished / "checkpoints" / "checkpoint-9999").mkdir()  # one that was only begun
+    (checkpoints / "checkpoint-9999").mkdir()  # one that was only begun
     resumed = train(tmp_path, recipe, "killed", "--resume")
     assert comparable(resumed) == comparable(whole)
 
