@@ -32,9 +32,9 @@ HEADLINE = (
     "modified-kneser-ney, exact trigrams",
 )
 COST = (
-    "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); measured again, a figure may "
-    "move by 0.05. The times in the runs' own "
-    "files, and so in the page's figure of cost, include pauses: the machine was needed for other things now and then."
+    "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); measured twice, figures "
+    "moved by up to 0.06. The times in the runs' own files, and so in the page's figure of cost, include pauses: the machine "
+    "was needed for other things now and then."
 )
 PER_WORD = "word_perplexity"
 FRACTIONS = (0.05, 0.1, 0.3)

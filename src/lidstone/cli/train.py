@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +9,6 @@ import typer
 
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
-from lidstone.errors import RunError
 
 if TYPE_CHECKING:
     from lidstone.experiment.config import Recipe
@@ -46,8 +43,7 @@ def train(
     loaded = load_recipe(recipe, overrides)
     runs = []
     for one in chosen(loaded, method or ()):
-        with _alone(one, output):
-            done = run_recipe(one, output, resume=resume, tensorboard=tensorboard)
+        done = run_recipe(one, output, resume=resume, tensorboard=tensorboard)
         if process_rank() == 0:
             runs.append(done)
             print_json(summary(done)) if as_json else _announce(done)
@@ -55,23 +51,6 @@ def train(
         write_explorer(loaded, output)
     if runs and not as_json:
         _print(runs)
-
-
-@contextlib.contextmanager
-def _alone(recipe: Recipe, output: Path) -> Iterator[None]:
-    """Refuse a training that another process is at."""
-    from lidstone.experiment.locks import claim
-    from lidstone.experiment.names import run_name
-    from lidstone.training.arguments import process_rank
-
-    if process_rank() > 0:
-        yield
-        return
-    name = run_name(recipe)
-    with claim(output, name) as mine:
-        if not mine:
-            raise RunError(f"another process is training {output / name}", hint="wait for it, or stop it first")
-        yield
 
 
 def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:

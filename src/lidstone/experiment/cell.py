@@ -117,7 +117,7 @@ def train_cell(job: Job) -> Outcome:
         return _train_together(job, recipe)
     watch = None if job.trial is None else _watch(job.trial, job.folder, recipe.evaluation.metric)
     try:
-        run = train(recipe, job.output, resume=True, watch=watch)
+        run = train(recipe, job.output, resume=True, watch=watch, claimed=True)
     except Pruned as stop:
         return _give_up(job, recipe.evaluation.metric, stop.score)
     return Outcome("complete", run.record, computed=run.computed)

@@ -36,10 +36,9 @@ def write_explorer(recipe: Recipe, output: str | Path) -> Path | None:
     prepared, order = prepare_corpus(recipe), methods[0].order
     counts = count_training_text(prepared, order)
     tables = {}
-    for method in methods:
+    for method in (method for method in methods if method.order == order):
         with contextlib.suppress(SmoothingUndefined):  # whoever trains that method will hear of it
-            if method.order == order:
-                tables[method.name] = fit_smoother(method, counts, prepared)
+            tables[method.name] = fit_smoother(method, counts, prepared)
     if not tables:
         return None
     data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)

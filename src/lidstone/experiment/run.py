@@ -18,6 +18,7 @@ from lidstone.errors import InputError, RunError
 from lidstone.experiment.cache import new_folder
 from lidstone.experiment.config import Recipe
 from lidstone.experiment.data import prepare_corpus
+from lidstone.experiment.locks import claim
 from lidstone.experiment.method import make_loss
 from lidstone.experiment.prepared import Prepared
 from lidstone.experiment.record import (
@@ -58,10 +59,12 @@ def train(
     resume: bool = False,
     tensorboard: bool = False,
     watch: Watch | None = None,
+    claimed: bool = False,
 ) -> Run:
     """Train the regularizer of a recipe (see `Recipe.method`), and record the run below `output`.
 
-    `watch` is called with the scores of every validation; an error that it raises ends the training.
+    `watch` is called with the scores of every validation; an error that it raises ends the training. A run that
+    another process is at is refused; `claimed` says that its lock is the caller's own.
     """
     began = time.perf_counter()
     _set_threads(recipe.training.threads)
@@ -74,9 +77,10 @@ def train(
         if process_rank() == 0:
             add_name(folder, done, recipe.regularizer.name)
         return Run(folder, done, computed=False)
-    _check_unfinished(folder, resume)
-    folder.mkdir(parents=True, exist_ok=True)
-    return _train(recipe, prepared, folder, began, resume, folder / "tensorboard" if tensorboard else None, watch)
+    with contextlib.nullcontext() if claimed or process_rank() > 0 else _alone(folder):
+        _check_unfinished(folder, resume)
+        folder.mkdir(parents=True, exist_ok=True)
+        return _train(recipe, prepared, folder, began, resume, folder / "tensorboard" if tensorboard else None, watch)
 
 
 def _train(
@@ -219,6 +223,14 @@ def _record(
             "steps": fitted.steps,
         },
     }
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    with claim(folder.parent, folder.name) as mine:
+        if not mine:
+            raise RunError(f"another process is training {folder}", hint="wait for it, or stop it first")
+        yield
 
 
 def _check_unfinished(folder: Path, resume: bool) -> None:

@@ -46,7 +46,7 @@ def main() -> None:
 
     job = json.loads(os.environ[JOB])
     try:
-        train(make_recipe(job["config"]), job["output"], resume=True)
+        train(make_recipe(job["config"]), job["output"], resume=True, claimed=True)
     except LidstoneError as error:
         Path(os.environ[MESSAGE]).write_text(str(error), encoding="utf-8")
         raise
