@@ -33,8 +33,8 @@ HEADLINE = (
 )
 COST = (
     "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); measured twice, figures "
-    "moved by up to 0.06. The times in the runs' own files, and so in the page's figure of cost, include pauses: the machine "
-    "was needed for other things now and then."
+    "moved by up to 0.06. The times in the runs' own files, and so in the page's figure of cost, include pauses: the "
+    "machine was needed for other things now and then."
 )
 PER_WORD = "word_perplexity"
 FRACTIONS = (0.05, 0.1, 0.3)

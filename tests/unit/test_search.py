@@ -50,7 +50,7 @@ class Trains:
     def __init__(self) -> None:
         self.evaluations: Counter[str] = Counter()
 
-    def __call__(self, recipe: Any, output: str, *, resume: bool, watch: Any) -> Any:
+    def __call__(self, recipe: Any, output: str, *, resume: bool, watch: Any, claimed: bool) -> Any:
         job = Job(run_name(recipe), recipe.to_dict(), output)
         job.folder.mkdir(exist_ok=True)
         for _ in range(3):
