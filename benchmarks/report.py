@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from lidstone.evaluation.significance import paired_permutations
-from lidstone.experiment.comparisons import compare_runs
 from lidstone.report import Report
+from lidstone.report.comparisons import compare_runs
 
 TREES = runpy.run_path(str(Path(__file__).parents[1] / "tests" / "run_trees.py"))
 

@@ -20,10 +20,10 @@ import time
 
 from _timing import write_results
 
-from lidstone.experiment.cell import Job, Outcome, settle
-from lidstone.experiment.config import load_recipe
-from lidstone.experiment.engines import Processes
-from lidstone.experiment.sweep import Sweep
+from lidstone.recipe.recipe import load_recipe
+from lidstone.sweep.engines import Processes
+from lidstone.sweep.sweep import Sweep
+from lidstone.sweep.work import Job, Outcome, settle
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 and __name__ == "__main__" else 2
 CELLS = 4

@@ -24,12 +24,12 @@ from typing import Any
 import torch
 from _timing import wall_and_cpu, write_results
 
+from lidstone.corpus.prepare import prepare_corpus
 from lidstone.evaluation.beam import Beam, translate_ids
-from lidstone.experiment.config import Recipe, load_recipe
-from lidstone.experiment.data import prepare_corpus
-from lidstone.experiment.method import make_loss
+from lidstone.experiment.loss import make_loss
 from lidstone.experiment.run import fit_settings, make_batches, make_model, quiet_transformers
-from lidstone.experiment.sections import Regularizer
+from lidstone.recipe.recipe import Recipe, load_recipe
+from lidstone.recipe.sections import Regularizer
 from lidstone.training.fit import FitSettings, fit
 from lidstone.training.models import build_model
 from lidstone.training.trainer import PipelineTrainer

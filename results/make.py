@@ -12,9 +12,9 @@ from reading import both_metrics, contrasts, findings, recommendation
 from study import HERE, Study, mean_on_test
 
 from lidstone.evaluation.attainable import warnings_for
-from lidstone.experiment.comparisons import CompareRuns
 from lidstone.files import write_text
 from lidstone.report import Report
+from lidstone.report.comparisons import CompareRuns
 from lidstone.report.render import number, signed, to_markdown
 from lidstone.report.runs import Run
 

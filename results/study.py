@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from lidstone.experiment.comparisons import CompareRuns
-from lidstone.experiment.config import Recipe, load_recipe
-from lidstone.experiment.grid import search_cells
+from lidstone.recipe.recipe import Recipe, load_recipe
 from lidstone.report import Report
+from lidstone.report.comparisons import CompareRuns
 from lidstone.report.runs import Run, load_runs
+from lidstone.sweep.grid import search_cells
 
 HERE = Path(__file__).parent
 

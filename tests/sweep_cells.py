@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lidstone.experiment.cell import Job, Outcome, settle
-from lidstone.experiment.config import Recipe, load_recipe
-from lidstone.experiment.engines import Here
-from lidstone.experiment.sweep import Sweep
+from lidstone.recipe.recipe import Recipe, load_recipe
+from lidstone.sweep.engines import Here
+from lidstone.sweep.sweep import Sweep
+from lidstone.sweep.work import Job, Outcome, settle
 
 SECONDS, DIE = "LIDSTONE_PRETEND_SECONDS", "LIDSTONE_PRETEND_DIE"  # so named, they reach the workers of a cluster
 AXES = "{regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.05, 0.1]}"
@@ -120,11 +120,11 @@ def main(output: str, search: str, engine: str, jobs: str, seconds: str, *die: s
     os.environ |= {SECONDS: seconds, **({DIE: "1"} if die else {})}
     planned = sweep(Path(output), f"sweep.search={search}", "sweep.trials=6")
     if engine == "ray":
-        from lidstone.experiment.cluster import Ray
+        from lidstone.sweep.cluster import Ray
 
         running: Any = Ray(jobs=int(jobs), compute=pretend)
     else:
-        from lidstone.experiment.engines import Processes
+        from lidstone.sweep.engines import Processes
 
         running = Processes(int(jobs), 1, compute=pretend)
     try:

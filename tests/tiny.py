@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from lidstone.experiment.config import Recipe, make_recipe
+from lidstone.recipe.recipe import Recipe, make_recipe
 
 NOUNS = ("haus hund baum fluss kind", "house dog tree river child")
 ADJECTIVES = ("alte kleine rote", "old small red")

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
     from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
-    from lidstone.experiment.comparisons import compare_runs
-    from lidstone.ngram.arpa import read_arpa, write_arpa
+    from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
     from lidstone.ngram.counts import Counts, count, count_text
     from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
     from lidstone.ngram.smoothers.add_lambda import AddLambda
@@ -37,9 +36,11 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.regularizer.schedule import Schedule
     from lidstone.regularizer.split import SignedSplit, split
     from lidstone.report import Report
+    from lidstone.report.comparisons import compare_runs
     from lidstone.text.vocabulary import Vocabulary
     from lidstone.text.words import read_words
-    from lidstone.training.hook import SmoothedLossMixin, trainer_loss
+    from lidstone.training.hook import trainer_loss
+    from lidstone.training.mixin import SmoothedLossMixin
 
 __version__ = "0.1.0"
 
@@ -60,23 +61,23 @@ _MODULES = {
     "Schedule": "regularizer.schedule",
     "SignedSplit": "regularizer.split",
     "SmoothedCrossEntropy": "regularizer.loss",
-    "SmoothedLossMixin": "training.hook",
+    "SmoothedLossMixin": "training.mixin",
     "SmoothingUndefined": "errors",
     "Vocabulary": "text.vocabulary",
     "VocabularyMismatch": "errors",
     "WittenBell": "ngram.smoothers.witten_bell",
-    "compare_runs": "experiment.comparisons",
+    "compare_runs": "report.comparisons",
     "count": "ngram.counts",
     "count_text": "ngram.counts",
     "explain": "regularizer.explain",
     "get_smoother": "ngram.smoothers.registry",
     "load": "ngram.storage",
-    "read_arpa": "ngram.arpa",
+    "read_arpa": "ngram.arpa.read_write",
     "read_words": "text.words",
     "smoother_names": "ngram.smoothers.registry",
     "split": "regularizer.split",
     "trainer_loss": "training.hook",
-    "write_arpa": "ngram.arpa",
+    "write_arpa": "ngram.arpa.read_write",
 }
 
 __all__ = [

@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 
 from lidstone.cli.main import app
 from lidstone.errors import LidstoneError, RunError
-from lidstone.experiment.cell import Job, Outcome, settle
-from lidstone.experiment.engines import Here
-from lidstone.experiment.sweep import Sweep
+from lidstone.sweep.engines import Here
+from lidstone.sweep.sweep import Sweep
+from lidstone.sweep.work import Job, Outcome, settle
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -83,7 +83,7 @@ def test_a_run_trained_again_is_the_same(lidstone, recipe, folder, tmp_path, met
 
 
 def test_a_training_that_another_process_is_at_is_left_to_it(lidstone, recipe, folder, run_folder, tmp_path):
-    from lidstone.experiment.locks import claim
+    from lidstone.locks import claim
 
     with claim(tmp_path, Path(run_folder).name):
         answer = lidstone("train", recipe, "--method", "add-lambda", "--output", tmp_path, "--resume")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fit, fitted, make_text
 
-from lidstone.ngram.arpa import read_arpa, write_arpa
+from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.counts import count
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy

@@ -11,12 +11,11 @@ import torch
 from tests.tiny import lm_values, recipe, write_texts
 
 from lidstone.errors import InputError, RunError
-from lidstone.evaluation.batching import IGNORED, length_batches, pieces
 from lidstone.evaluation.perplexity import score_sentences
 from lidstone.experiment.run import make_batches, make_model, train
+from lidstone.text.sequences import IGNORED, length_batches, pieces
 from lidstone.training.baselines import ConfidencePenalty, uniform_table, unigram_table
-from lidstone.training.batches import BatchSize
-from lidstone.training.lm import block_batches, sentence_batches
+from lidstone.training.batches import BatchSize, block_batches, sentence_batches
 from lidstone.training.models import ModelSpec, build_model
 
 EOS = 2
@@ -196,7 +195,7 @@ def test_accumulated_batches_train_like_one_large_batch(files, tmp_path):
 
 
 def _prepared(values):
-    from lidstone.experiment.data import prepare_corpus
+    from lidstone.corpus.prepare import prepare_corpus
 
     return prepare_corpus(recipe(values))
 

@@ -13,9 +13,9 @@ import pytest
 import zstandard
 
 from lidstone.errors import FileFormatError, InputError, TextError, VocabularyMismatch
-from lidstone.ngram.arpa import read_arpa, write_arpa
-from lidstone.ngram.arpa_parsing import index_words, parse
-from lidstone.ngram.arpa_trie import build, close
+from lidstone.ngram.arpa.parsing import index_words, parse
+from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
+from lidstone.ngram.arpa.trie import build, close
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey

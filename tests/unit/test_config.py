@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pydantic")
 
 from lidstone.errors import RecipeError
-from lidstone.experiment.config import load_recipe, make_recipe, recipe_names
-from lidstone.experiment.sections import Corpus, Evaluation, Model, Regularizer, Schedule, Sweep, Tokenizer, Training
+from lidstone.recipe.recipe import load_recipe, make_recipe, recipe_names
+from lidstone.recipe.sections import Corpus, Evaluation, Model, Regularizer, Schedule, Sweep, Tokenizer, Training
 from lidstone.training.architectures import ModelSpec
 
 LM = {"task": "lm", "corpus": {"name": "embedded"}}

@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from lidstone.corpus import download
+from lidstone.corpus.archives import extract
+from lidstone.corpus.download import get_dataset
+from lidstone.corpus.sources import DATASETS, Dataset, Download
+from lidstone.corpus.transfer import fetch
 from lidstone.errors import DataError
-from lidstone.experiment import download
-from lidstone.experiment.archives import extract
-from lidstone.experiment.download import get_dataset
-from lidstone.experiment.sources import DATASETS, Dataset, Download
-from lidstone.experiment.transfer import fetch
 
 BODY = bytes(range(256)) * 4000  # 1,024,000 bytes
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from lidstone.errors import RunError
-from lidstone.experiment.cell import Job, Outcome, finished, settle
-from lidstone.experiment.cluster import _probe
-from lidstone.experiment.engines import RETRIES, Here, Processes
-from lidstone.experiment.locks import claim
+from lidstone.locks import claim
+from lidstone.sweep.cluster import _probe
+from lidstone.sweep.engines import RETRIES, Here, Processes
+from lidstone.sweep.work import Job, Outcome, finished, settle
 
 
 def answer(job: Job) -> Outcome:
@@ -53,7 +53,7 @@ def run(engine: Processes | Here, jobs: list[Job]) -> dict[str, Outcome]:
 HOLD = """
 import signal, sys
 from pathlib import Path
-from lidstone.experiment.locks import claim
+from lidstone.locks import claim
 with claim(Path(sys.argv[1]), "cell") as mine:
     print(mine, flush=True)
     signal.pause()
@@ -79,7 +79,7 @@ def test_what_is_locked_is_busy_and_not_computed(tmp_path: Path) -> None:
 
 
 def test_only_a_search_takes_pruned_for_an_answer(tmp_path: Path) -> None:
-    from lidstone.experiment.cell import TrialName
+    from lidstone.sweep.work import TrialName
 
     (tmp_path / "cell").mkdir()
     (tmp_path / "cell" / "pruned.json").write_text('{"metrics": {"valid": {"perplexity": 3.0}}}')

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lidstone.experiment.config import load_recipe
 from lidstone.experiment.explorer import write_explorer
+from lidstone.recipe.recipe import load_recipe
 
 
 @pytest.fixture

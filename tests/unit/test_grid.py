@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lidstone.errors import RecipeError
-from lidstone.experiment.cell import Outcome
-from lidstone.experiment.config import load_recipe
-from lidstone.experiment.grid import Cell, axes_of, check_axes, sample_cells, search_cells, seed_cells
-from lidstone.experiment.state import MethodState
+from lidstone.recipe.recipe import load_recipe
+from lidstone.sweep.grid import Cell, axes_of, check_axes, sample_cells, search_cells, seed_cells
+from lidstone.sweep.state import MethodState
+from lidstone.sweep.work import Outcome
 
 GAMMAS = [0.005, 0.01, 0.05, 0.1, 0.5]
 

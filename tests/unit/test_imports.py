@@ -13,21 +13,23 @@ import pytest
 import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
-ANYONE = {"errors", "files", "progress"}
+ANYONE = {"errors", "files", "locks", "progress"}
 TOOLKIT = {"text", "ngram", "regularizer"}
+RUN = TOOLKIT | {"corpus", "recipe", "training", "evaluation", "experiment"}
 MAY_IMPORT = {
     "text": {"text"},
     "ngram": {"text", "ngram"},
     "regularizer": TOOLKIT,
+    "training": TOOLKIT | {"training"},
     "evaluation": TOOLKIT | {"evaluation"},
-    "training": TOOLKIT | {"evaluation", "training"},
-    "report": {"report"},
-    "experiment": TOOLKIT | {"evaluation", "training", "report", "experiment"},
-    "cli": TOOLKIT | {"evaluation", "training", "report", "experiment", "cli"},
+    "recipe": TOOLKIT | {"training", "recipe"},
+    "corpus": {"text", "recipe", "corpus"},
+    "report": {"evaluation", "report"},
+    "experiment": RUN,
+    "sweep": RUN | {"report", "sweep"},
+    "cli": RUN | {"report", "sweep", "cli"},
     "__main__": {"cli"},
-    "errors": set(),
-    "files": set(),
-    "progress": set(),
+    **{name: set() for name in ANYONE},
 }
 WITHOUT = {"text": {"torch"}, "ngram": {"torch", "transformers"}, "report": {"torch", "transformers"}}
 HEAVY = ("torch", "transformers", "numba", "numpy", "scipy", "matplotlib", "optuna", "ray", "datasets")

@@ -14,13 +14,13 @@ pytest.importorskip("pydantic")
 pytest.importorskip("subword_nmt")
 pytest.importorskip("sacremoses")
 
+from lidstone.corpus import prepared as storage
+from lidstone.corpus.catalogue import read_corpus
+from lidstone.corpus.pipeline import TextPipeline
+from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import DataError, FileFormatError, RecipeError, TextError
-from lidstone.experiment import prepared as storage
-from lidstone.experiment.catalogue import read_corpus
-from lidstone.experiment.config import load_recipe, make_recipe
-from lidstone.experiment.data import prepare_corpus
-from lidstone.experiment.pipeline import TextPipeline
-from lidstone.experiment.sections import Corpus
+from lidstone.recipe.recipe import load_recipe, make_recipe
+from lidstone.recipe.sections import Corpus
 from lidstone.text.merges import learn_merges
 
 

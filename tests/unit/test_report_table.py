@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lidstone.errors import InputError
-from lidstone.experiment.comparisons import CompareRuns, compare_runs
 from lidstone.report import Report, Run
+from lidstone.report.comparisons import CompareRuns, compare_runs
 from lidstone.report.series import cost_points, curves, heat_maps, look
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))

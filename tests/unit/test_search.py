@@ -10,11 +10,11 @@ import pytest
 from tests.sweep_cells import BEST, CELLS, CutShort, begun, pretend, pretend_training, recipe, sweep, valid
 
 from lidstone.errors import RunError
-from lidstone.experiment.cell import Job, compute
-from lidstone.experiment.engines import Here
-from lidstone.experiment.names import run_name
+from lidstone.experiment.record import run_name
 from lidstone.experiment.run import Run
-from lidstone.experiment.search import RunningTrial, Search
+from lidstone.sweep.engines import Here
+from lidstone.sweep.search import RunningTrial, Search
+from lidstone.sweep.work import Job, compute
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Differences with their intervals, p-values and signatures: over seeds, and over sentences of the best seeds."""
-    from lidstone.experiment.comparisons import CompareRuns
+    from lidstone.report.comparisons import CompareRuns
 
     tests = CompareRuns(exact, correction.value, permutations, samples, seed)
     if len(runs) > 1 and all(_is_single_run(path) for path in runs):

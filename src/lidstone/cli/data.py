@@ -11,7 +11,7 @@ from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
-    from lidstone.experiment.download import Fetched
+    from lidstone.corpus.download import Fetched
 
 data_app = typer.Typer(no_args_is_help=True, help="Fetch, verify and prepare corpora.", add_completion=False)
 
@@ -22,8 +22,8 @@ def get(
     as_json: JSON = False,
 ) -> None:
     """Download a corpus into the cache; what is there already is only verified."""
-    from lidstone.experiment.download import get_dataset
-    from lidstone.experiment.sources import DATASETS
+    from lidstone.corpus.download import get_dataset
+    from lidstone.corpus.sources import DATASETS
 
     if name in DATASETS:
         say(f"{name}: {DATASETS[name].licence}")
@@ -40,8 +40,8 @@ def get(
 @data_app.command("list")
 def list_corpora(as_json: JSON = False) -> None:
     """Show the corpora that can be fetched, and which are in the cache."""
-    from lidstone.experiment.cache import cache_root
-    from lidstone.experiment.sources import DATASETS
+    from lidstone.corpus.cache import cache_root
+    from lidstone.corpus.sources import DATASETS
 
     corpora = cache_root() / "corpora"
     here = {name: (corpora / data.folder).is_dir() for name, data in sorted(DATASETS.items())}
@@ -60,8 +60,8 @@ def prepare(
     as_json: JSON = False,
 ) -> None:
     """Tokenize, clean, split and encode a recipe's corpus; training finds the result in the cache."""
-    from lidstone.experiment.config import load_recipe
-    from lidstone.experiment.data import prepare_corpus
+    from lidstone.corpus.prepare import prepare_corpus
+    from lidstone.recipe.recipe import load_recipe
 
     prepared = prepare_corpus(load_recipe(recipe, settings or []), output)
     manifest = {key: value for key, value in prepared.manifest.items() if key not in ("references", "files")}

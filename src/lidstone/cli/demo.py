@@ -18,7 +18,7 @@ def demo(
     as_json: JSON = False,
 ) -> None:
     """Train small language models with and without smoothing, and say which has the best perplexity."""
-    from lidstone.experiment.demo import run_demo, winner, write_report
+    from lidstone.sweep.demo import run_demo, winner, write_report
 
     began = time.perf_counter()
     folder = output / "smoke" if smoke else output

@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
     >>> environment()["versions"]["lidstone"] is None
     False
     """
-    from lidstone.experiment.cache import cache_root
+    from lidstone.corpus.cache import cache_root
 
     return {
         "python": platform.python_version(),

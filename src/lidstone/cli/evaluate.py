@@ -18,9 +18,9 @@ def evaluate(
     as_json: JSON = False,
 ) -> None:
     """Perplexity of text under a language model; BLEU and chrF of SOURCE REFERENCE under a translation model."""
-    from lidstone.experiment.apply import evaluate_files
     from lidstone.experiment.run import quiet_transformers
     from lidstone.experiment.saved import load_saved
+    from lidstone.experiment.use import evaluate_files
 
     quiet_transformers()
     saved = load_saved(run)

@@ -26,9 +26,9 @@ def generate(
     as_json: JSON = False,
 ) -> None:
     """Continue each prompt to the end of its sentence; without prompts, begin at the start of one."""
-    from lidstone.experiment.apply import continue_prompt
     from lidstone.experiment.run import quiet_transformers
     from lidstone.experiment.saved import load_saved
+    from lidstone.experiment.use import continue_prompt
 
     quiet_transformers()
     saved = load_saved(run, task="lm")

@@ -20,7 +20,7 @@ def init(
     as_json: JSON = False,
 ) -> None:
     """Write a recipe to start from: sizes chosen for your text, every value commented."""
-    from lidstone.experiment.init import recipe_text, write_recipe
+    from lidstone.recipe.template import recipe_text, write_recipe
 
     if task not in ("lm", "mt"):
         raise typer.BadParameter(f"'{task}' is neither lm nor mt", param_hint="--task")

@@ -30,14 +30,14 @@ def read_table(path: str) -> BackoffTable:
         from lidstone.ngram.storage import load_table
 
         return load_table(path)
-    from lidstone.ngram.arpa import read_arpa
+    from lidstone.ngram.arpa.read_write import read_arpa
 
     return read_arpa(path)
 
 
 def write_table(table: BackoffTable, output: str | Path) -> None:
     """Write a model as its file's name asks: as ARPA, or as a table of ours."""
-    from lidstone.ngram.arpa import write_arpa
+    from lidstone.ngram.arpa.read_write import write_arpa
 
     write_arpa(table, str(output)) if is_arpa(output) else table.save(output)
 

@@ -51,8 +51,8 @@ def report(
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "",
 ) -> None:
     """Tables of finished runs on stdout; with --html a page, with --plots figures."""
-    from lidstone.experiment.comparisons import CompareRuns
     from lidstone.report import Report
+    from lidstone.report.comparisons import CompareRuns
 
     compare = CompareRuns(exact, correction.value, permutations, samples, seed) if tests else None
     options = {"metric": metric, "baseline": baseline, "second": second, "compare": compare, "title": title}

@@ -15,9 +15,9 @@ from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
-    from lidstone.experiment.engines import Engine
-    from lidstone.experiment.state import MethodState
-    from lidstone.experiment.sweep import Sweep
+    from lidstone.sweep.engines import Engine
+    from lidstone.sweep.state import MethodState
+    from lidstone.sweep.sweep import Sweep
 
 
 class EngineName(str, Enum):
@@ -57,9 +57,9 @@ def sweep(
     Kill it and start it again at will: nothing is computed twice. Start it several times to share the work.
     """
     from lidstone.errors import InputError
-    from lidstone.experiment.config import load_recipe
     from lidstone.experiment.explorer import write_explorer
-    from lidstone.experiment.sweep import Sweep
+    from lidstone.recipe.recipe import load_recipe
+    from lidstone.sweep.sweep import Sweep
 
     if address is not None and engine is EngineName.local:
         raise InputError("--address is for --engine ray", hint="add --engine ray")
@@ -88,8 +88,8 @@ def _share(engine: EngineName, processes: int) -> int | None:
 def _engine(
     name: EngineName, jobs: int | None, threads: int | None, processes: int, address: str | None, output: Path
 ) -> Engine:
-    from lidstone.experiment.cluster import Ray
-    from lidstone.experiment.engines import Processes
+    from lidstone.sweep.cluster import Ray
+    from lidstone.sweep.engines import Processes
 
     if name is EngineName.ray:
         return Ray(address, jobs, (threads or 1) * processes, processes)

@@ -11,8 +11,8 @@ from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
-    from lidstone.experiment.config import Recipe
     from lidstone.experiment.run import Run
+    from lidstone.recipe.recipe import Recipe
 
 
 def train(
@@ -34,9 +34,9 @@ def train(
     as_json: JSON = False,
 ) -> None:
     """Train a recipe's method, or each of them in turn, and record it; a run that is complete is not done again."""
-    from lidstone.experiment.config import load_recipe
     from lidstone.experiment.explorer import write_explorer
     from lidstone.experiment.run import train as run_recipe
+    from lidstone.recipe.recipe import load_recipe
     from lidstone.training.arguments import process_rank
 
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]

@@ -24,9 +24,9 @@ def translate(
     """Translate text line by line with the model of a run."""
     from dataclasses import replace
 
-    from lidstone.experiment.apply import translate_lines
     from lidstone.experiment.run import quiet_transformers
     from lidstone.experiment.saved import load_saved
+    from lidstone.experiment.use import translate_lines
     from lidstone.text.corpora import read_lines
 
     quiet_transformers()

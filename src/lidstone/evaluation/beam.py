@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.evaluation.batching import Ids, evaluating, length_batches, padded
+from lidstone.evaluation.inference import evaluating
+from lidstone.text.sequences import Ids, length_batches, padded
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.evaluation.batching import IGNORED, Ids, evaluating, length_batches, padded, pieces
+from lidstone.evaluation.inference import evaluating
+from lidstone.text.sequences import IGNORED, Ids, length_batches, padded, pair_inputs, pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,25 +117,6 @@ def score_pairs(
         nll[batch] = _row_nll(model, inputs, labels)
         advance(len(batch))
     return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
-
-
-def pair_inputs(
-    sources: Sequence[Ids], targets: Sequence[Ids], eos: int, pad: int
-) -> tuple[dict[str, NDArray[np.int64]], NDArray[np.int64]]:
-    """What a translation model reads for some pairs, and the labels at the positions of its decoder.
-
-    >>> inputs, labels = pair_inputs([np.array([5])], [np.array([7, 8])], eos=2, pad=1)
-    >>> inputs["input_ids"].tolist(), inputs["decoder_input_ids"].tolist(), labels.tolist()
-    ([[5, 2]], [[2, 7, 8]], [[7, 8, 2]])
-    """
-    read = padded([np.append(source, eos) for source in sources], pad)
-    start = np.array([eos])
-    inputs = {
-        "input_ids": read,
-        "attention_mask": padded([np.ones(len(source) + 1, np.int64) for source in sources], 0),
-        "decoder_input_ids": padded([np.append(start, target) for target in targets], pad),
-    }
-    return inputs, padded([np.append(target, eos) for target in targets], IGNORED)
 
 
 def _stretches(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[tuple[int, Ids, Ids]]:

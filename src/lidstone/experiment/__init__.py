@@ -1,1 +1,1 @@
-"""Recipes, runs and sweeps: the whole pipeline."""
+"""One run, from a recipe to its record."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import SmoothingUndefined
-from lidstone.experiment.config import Recipe
-from lidstone.experiment.data import prepare_corpus
-from lidstone.experiment.method import count_training_text, fit_smoother
+from lidstone.experiment.loss import count_training_text, fit_smoother
 from lidstone.files import write_text
+from lidstone.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts

@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from lidstone import __version__
+from lidstone.corpus.prepare import prepare_corpus
+from lidstone.corpus.prepared import Prepared
 from lidstone.errors import FileFormatError
-from lidstone.experiment.config import Recipe
-from lidstone.experiment.locks import claim
-from lidstone.experiment.prepared import Prepared
-from lidstone.experiment.sections import Regularizer
 from lidstone.files import atomic_write, write_text
+from lidstone.locks import claim
+from lidstone.recipe.recipe import Recipe
+from lidstone.recipe.sections import Regularizer
 
 SCHEMA = 1
 SENTENCES = "sentences.json.gz"
+_PREPARED: dict[str, Prepared] = {}
 _NO_MATTER = ("sweep", "methods", "name")  # sections of a recipe that do not change what is trained
 
 
@@ -40,6 +42,15 @@ def run_id(recipe: Recipe, prepared: Prepared) -> str:
     config["regularizer"].pop("name")
     identity = json.dumps([SCHEMA, config, prepared.vocab.fingerprint], sort_keys=True)
     return hashlib.sha256(identity.encode()).hexdigest()[:12]
+
+
+def run_name(recipe: Recipe) -> str:
+    """The name of the folder that the run of a recipe is recorded in."""
+    values = recipe.to_dict()
+    key = json.dumps([values[section] for section in ("task", "corpus", "tokenizer", "model")], sort_keys=True)
+    if key not in _PREPARED:
+        _PREPARED[key] = prepare_corpus(recipe)
+    return run_id(recipe, _PREPARED[key])
 
 
 def method_of(regularizer: Regularizer) -> dict[str, Any]:

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lidstone.corpus.cache import new_folder
+from lidstone.corpus.prepare import prepare_corpus
+from lidstone.corpus.prepared import Prepared
 from lidstone.errors import InputError, RunError
-from lidstone.experiment.cache import new_folder
-from lidstone.experiment.config import Recipe
-from lidstone.experiment.data import prepare_corpus
-from lidstone.experiment.locks import claim
-from lidstone.experiment.method import make_loss
-from lidstone.experiment.prepared import Prepared
+from lidstone.experiment.loss import make_loss
 from lidstone.experiment.record import (
     SCHEMA,
     SENTENCES,
@@ -34,6 +32,8 @@ from lidstone.experiment.record import (
 )
 from lidstone.experiment.saved import SavedModel
 from lidstone.experiment.scoring import Scorer, beam_of, reach_of
+from lidstone.locks import claim
+from lidstone.recipe.recipe import Recipe
 from lidstone.training.arguments import process_count, process_rank, use_bf16
 from lidstone.training.batches import Batches, BatchSize
 
@@ -158,8 +158,7 @@ def make_model(recipe: Recipe, prepared: Prepared) -> Any:
 
 def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -> Batches:
     """The training text in batches: sentences, blocks or pairs; `reach` is the longest sequence the model reads."""
-    from lidstone.training.lm import block_batches, sentence_batches
-    from lidstone.training.mt import check_pair_lengths, pair_batches
+    from lidstone.training.batches import block_batches, check_pair_lengths, pair_batches, sentence_batches
 
     training, eos, split = recipe.training, prepared.vocab.eos, prepared.train
     size, seed = BatchSize(training.batch_tokens, training.batch_size), training.seed

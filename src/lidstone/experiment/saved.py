@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lidstone.corpus.pipeline import TextPipeline
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.evaluation.beam import Beam
-from lidstone.experiment.pipeline import TextPipeline
 
 
 @dataclass(frozen=True)

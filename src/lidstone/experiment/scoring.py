@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from lidstone.corpus.prepared import Prepared, Split
 from lidstone.evaluation.beam import Beam, translate_ids
 from lidstone.evaluation.perplexity import SentenceScores, score_pairs, score_sentences
-from lidstone.experiment.config import Recipe
-from lidstone.experiment.prepared import Prepared, Split
-from lidstone.experiment.sections import Evaluation
 from lidstone.progress import progress_bar
+from lidstone.recipe.recipe import Recipe
+from lidstone.recipe.sections import Evaluation
 from lidstone.training.arguments import process_count, process_rank
 
 

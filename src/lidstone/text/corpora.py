@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from lidstone.errors import InputError, TextError
+from lidstone.errors import DataError, InputError, TextError
 from lidstone.text.streams import Source, name_of, open_bytes
 
 __all__ = [
     "Source",
+    "aligned",
     "data_root",
     "embedded_corpus",
     "open_bytes",
@@ -144,3 +145,21 @@ def _decode(chunk: bytes, name: str, offset: int, lines: int) -> str:
             hint="this is not plain text; for UTF-16, convert it with iconv -f utf-16 -t utf-8",
         )
     return text
+
+
+def aligned(texts: Sequence[Iterable[str]], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Line n of each text is sample n; texts of different length are an error.
+
+    >>> aligned([["a", "b"], ["A"]], ["x.de", "x.en"])
+    Traceback (most recent call last):
+    lidstone.errors.DataError: x.de has 2 lines but x.en has 1: line 2 has no partner. hint: ...
+    """
+    columns = [list(text) for text in texts]
+    lengths = [len(column) for column in columns]
+    if len(set(lengths)) > 1:
+        raise DataError(
+            f"{names[0]} has {lengths[0]} lines but {names[1]} has {lengths[1]}: "
+            f"line {min(lengths) + 1} has no partner",
+            hint="line n of one file must translate line n of the other",
+        )
+    return list(zip(*columns, strict=True))

@@ -1,7 +1,15 @@
-"""Training data as a list of ready batches.
+"""Training data as a list of ready batches: sentences or packed blocks of a language model, pairs of a translation.
 
-Batches are put together once, of sequences of similar length, and the Trainer shuffles whole batches every epoch, as
-fairseq does. Labels stand at the positions of the inputs that predict them: no shift is left to be done.
+    language model   input    </s> the cat sat         a model starts from the end of a sentence
+                     label    the  cat sat </s>
+    translation      encoder  das haus </s>
+                     decoder  </s> the house
+                     label    the house </s>
+
+Sentence by sentence, every sequence starts anew; a sentence longer than the model becomes several sequences that do not
+overlap. Packed, the text is one stream cut into blocks, and a block may begin inside a sentence. Batches are made once,
+of sequences of similar length, and the Trainer shuffles whole batches every epoch, as fairseq does. Labels stand at the
+positions of the inputs that predict them: no shift is left to be done.
 """
 
 from __future__ import annotations
@@ -13,7 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.evaluation.batching import IGNORED, length_batches
+from lidstone.errors import InputError
+from lidstone.text.sequences import IGNORED, Ids, length_batches, padded, pair_inputs, pieces
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,3 +72,76 @@ def shuffled_batches(
     if second is not None:
         order = order[np.argsort(second[order], kind="stable")]
     return [order[group] for group in length_batches(lengths[order], tokens=size.tokens, size=size.sequences)]
+
+
+def sentence_batches(sentences: Sequence[Ids], *, eos: int, limit: int, size: BatchSize, seed: int) -> Batches:
+    """One sequence per sentence, which is given without eos; `limit` is the longest that the model reads.
+
+    >>> batch = sentence_batches([np.array([5, 6])], eos=2, limit=8, size=BatchSize(tokens=8), seed=1)[0]
+    >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+    ([[2, 5, 6]], [[5, 6, 2]])
+    """
+    rows = [
+        np.concatenate([[eos], sentence, [eos]])[start : end + 1]
+        for sentence in sentences
+        for start, _, end in pieces(len(sentence) + 1, limit, overlap=0)
+    ]
+    return _row_batches(rows, eos, size, seed)
+
+
+def block_batches(stream: Ids, *, eos: int, block: int, size: BatchSize, seed: int) -> Batches:
+    """One sequence per block of a packed text in which every sentence ends with eos.
+
+    >>> batches = block_batches(np.array([5, 6, 2, 7, 2]), eos=2, block=3, size=BatchSize(tokens=6), seed=1)
+    >>> sorted(batches[0]["labels"].tolist())
+    [[5, 6, 2], [7, 2, -100]]
+    """
+    whole = np.concatenate([[eos], stream])
+    rows = [whole[start : start + block + 1] for start in range(0, len(stream), block)]
+    return _row_batches(rows, eos, size, seed)
+
+
+def _row_batches(rows: Sequence[Ids], eos: int, size: BatchSize, seed: int) -> Batches:
+    """Batches of rows whose labels are the inputs moved by one."""
+    if not rows:
+        raise InputError("there is no training text", hint="check the files and the filters of the corpus")
+
+    def make(group: NDArray[np.int64]) -> Arrays:
+        chosen = [rows[number] for number in group]
+        labels = padded([row[1:] for row in chosen], IGNORED)
+        return {"input_ids": padded([row[:-1] for row in chosen], eos), "labels": labels, "shift_labels": labels}
+
+    lengths = np.array([len(row) - 1 for row in rows])
+    return Batches(shuffled_batches(lengths, size, seed), make)
+
+
+def pair_batches(
+    sources: Sequence[Ids], targets: Sequence[Ids], *, eos: int, pad: int, limit: int, size: BatchSize, seed: int
+) -> Batches:
+    """Pairs of similar target length, then source length; sides are given without eos.
+
+    >>> pairs = pair_batches([np.array([5])], [np.array([7, 8])], eos=2, pad=1, limit=9, size=BatchSize(9), seed=1)
+    >>> pairs[0]["labels"].tolist()
+    [[7, 8, 2]]
+    """
+    if not len(targets):
+        raise InputError("there are no training pairs", hint="check the files and the filters of the corpus")
+    check_pair_lengths(sources, targets, limit, "training")
+
+    def make(group: NDArray[np.int64]) -> Arrays:
+        inputs, labels = pair_inputs([sources[i] for i in group], [targets[i] for i in group], eos, pad)
+        return {**inputs, "labels": labels}
+
+    lengths, second = (np.array([len(sentence) + 1 for sentence in side]) for side in (targets, sources))
+    return Batches(shuffled_batches(lengths, size, seed, second), make)
+
+
+def check_pair_lengths(sources: Sequence[Ids], targets: Sequence[Ids], limit: int, what: str) -> None:
+    """Refuse pairs that the model cannot read whole."""
+    for side, sentences in (("source", sources), ("target", targets)):
+        for number, sentence in enumerate(sentences, 1):
+            if len(sentence) + 1 > limit:
+                raise InputError(
+                    f"{what} pair {number} has {len(sentence) + 1} {side} tokens, but the model reads at most {limit}",
+                    hint="set corpus.max_length lower or model.max_positions higher",
+                )

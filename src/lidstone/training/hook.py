@@ -15,16 +15,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from transformers import TrainerCallback
 
 from lidstone.errors import InputError
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import LossParts, SmoothedCrossEntropy
 from lidstone.training.alignment import Aligned, align_causal
-from lidstone.training.checks import check_loss, is_encoder_decoder, logits_of, move_to, one_number
-from lidstone.training.meter import PartsMeter
-from lidstone.training.mixin import SmoothedLossMixin
-
-__all__ = ["SmoothedLossMixin", "TrainerLoss", "trainer_loss"]
+from lidstone.training.checks import check_arguments, check_loss, is_encoder_decoder, logits_of, move_to, one_number
 
 Shift = Literal["auto"] | bool
 
@@ -71,8 +68,6 @@ class TrainerLoss:
     @cached_property
     def callback(self) -> Any:
         """A TrainerCallback that logs nll, plus and minus and tells the schedule how far training is."""
-        from lidstone.training.callback import PartsCallback
-
         return PartsCallback(self)
 
     def _align(self, outputs: Any, labels: Tensor) -> Aligned | tuple[Tensor, None]:
@@ -86,3 +81,72 @@ class TrainerLoss:
             warnings.warn(
                 "the schedule does not move: give the Trainer callbacks=[compute_loss_func.callback]", stacklevel=3
             )
+
+
+class PartsCallback(TrainerCallback):
+    """Adds nll, plus and minus to each line of the training log.
+
+    The lines of `state.log_history` get them, and the callbacks after this one. The Trainer puts its own reporters
+    (TensorBoard and the like) first, so they get them from `SmoothedLossMixin` only.
+    """
+
+    def __init__(self, hook: TrainerLoss) -> None:
+        self.hook = hook
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Refuse arguments that the loss cannot honour, and start anew."""
+        check_arguments(args)
+        self.hook.meter.clear()
+        self.hook.step = state.global_step
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Tell the loss how far training is."""
+        self.hook.step = state.global_step
+        self.hook.loss.progress = state.global_step / max(state.max_steps, 1)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Add the parts to a line of the training log; lines of evaluation have no `loss`."""
+        if logs is None or "loss" not in logs:
+            return
+        parts = self.hook.meter.read(args.world_size)
+        if args.average_tokens_across_devices:  # then each process holds its share of one sum
+            parts = {name: value * args.world_size for name, value in parts.items()}
+        logs.update(parts)
+        state.log_history[-1].update(parts)
+
+
+class PartsMeter:
+    """Sums nll, plus and minus over micro-batches; reads their mean per optimizer step, as the Trainer's loss is.
+
+    >>> one = torch.tensor(1.0)
+    >>> meter = PartsMeter()
+    >>> for step in (0, 0, 1, 1):                                # two steps of two micro-batches
+    ...     meter.add(LossParts(2 * one, one, one, 0 * one), step)
+    >>> meter.read()
+    {'nll': 2.0, 'plus': 2.0, 'minus': 0.0}
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was added."""
+        self._sums: Tensor | None = None
+        self._steps: set[int] = set()
+
+    def add(self, parts: LossParts, step: int) -> None:
+        """Take one micro-batch of this optimizer step; nothing waits for the device."""
+        sums = torch.stack(parts[1:]).detach().float()
+        self._sums = sums if self._sums is None else self._sums + sums
+        self._steps.add(step)
+
+    def read(self, processes: int = 1) -> dict[str, float]:
+        """The means since the last reading; `processes` > 1 averages over them, so all must call it together."""
+        if self._sums is None:
+            return {}
+        sums = self._sums / len(self._steps)
+        if processes > 1:
+            torch.distributed.all_reduce(sums)
+            sums = sums / processes
+        self.clear()
+        return dict(zip(("nll", "plus", "minus"), sums.tolist(), strict=True))

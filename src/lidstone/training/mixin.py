@@ -20,7 +20,7 @@ from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.training.alignment import Aligned, align_causal, align_decoder
 from lidstone.training.checks import check_arguments, check_loss, check_synchronised, logits_of, move_to
-from lidstone.training.meter import PartsMeter
+from lidstone.training.hook import PartsMeter
 from lidstone.training.projection import Projection
 
 if TYPE_CHECKING:

@@ -1,0 +1,153 @@
+"""One language's way from a line of text to ids and back: Moses, case, BPE, vocabulary.
+
+Prepared corpora carry one pipeline per language; saved beside a model, it lets `translate` and `evaluate` read new text
+exactly as the training text was read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lidstone.corpus.moses import detokenizer, single_spaces, tokenize_lines
+from lidstone.errors import DataError, TextError
+from lidstone.text.tokenizer import BPE
+from lidstone.text.vocabulary import EOS, UNK, Vocabulary
+
+BOS, PAD = "<bos>", "<pad>"
+SPECIALS = (BOS, PAD, EOS, UNK)  # fairseq's four, in its order; the first two are never predicted
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class TextPipeline:
+    """How lines become ids; `vocab` and `bpe` are made from the training text.
+
+    >>> lines = TextPipeline(vocab=build_vocabulary([["a", "b"]]))
+    >>> ids = lines.encode(["b a z"])[0]; ids.tolist(), lines.decode(ids)
+    ([5, 4, 3], 'b a <unk>')
+    """
+
+    vocab: Vocabulary | None = None
+    language: str = "en"
+    tokenization: str = "none"
+    """none, moses, or done: tokenized before, undone when decoding."""
+    lowercase: bool = False
+    normalize: bool = False
+    bpe: BPE | None = None
+    checkpoint: str | None = None
+    """A folder whose Hugging Face tokenizer is used instead of everything else."""
+
+    def words(self, lines: Iterable[str]) -> list[str]:
+        """Tokenized lines: words between single spaces; a checkpoint's tokenizer wants lines as they are."""
+        if self.checkpoint is not None:
+            return [line.lower() if self.lowercase else line for line in lines]
+        if self.tokenization == "moses":
+            lines = tokenize_lines(lines, self.language, normalize=self.normalize)
+        return [single_spaces(line.lower() if self.lowercase else line) for line in lines]
+
+    def pieces(self, words: Sequence[str]) -> list[list[str]]:
+        """Subwords of tokenized lines."""
+        lines = [line.split(" ") if line else [] for line in words]
+        if self.bpe is None:
+            return lines
+        types = list({word for line in lines for word in line})  # BPE knows no context: split each word once
+        split = dict(zip(types, self.bpe.encode_lines(types), strict=True))
+        return [[piece for word in line for piece in split[word]] for line in lines]
+
+    def encode(self, lines: Iterable[str]) -> list[Ids]:
+        """Ids of each line, without the final eos."""
+        if self.checkpoint is not None:
+            texts = self.words(lines)
+            encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+            return [np.array(ids, dtype=np.int32) for ids in encoded]
+        return [self.vocabulary.encode(pieces) for pieces in self.pieces(self.words(lines))]
+
+    def decode(self, ids: Sequence[int] | Ids) -> str:
+        """The line of some ids up to the first eos: subwords joined, tokenization undone."""
+        known = self.vocabulary
+        kept = [int(token) for token in _until(ids, known.eos) if known.events[token]]
+        if self.checkpoint is not None:
+            return str(self.tokenizer.decode(kept))
+        pieces = [known.tokens[token] for token in kept] if known.tokens else []
+        return self.join(pieces)
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The line of some pieces."""
+        line = self.bpe.decode(pieces) if self.bpe is not None else " ".join(pieces)
+        return line if self.tokenization == "none" else self._detokenize(line.split(" "))
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary, which every finished pipeline has."""
+        assert self.vocab is not None, "the pipeline has not seen the training text"
+        return self.vocab
+
+    @cached_property
+    def _detokenize(self) -> Any:
+        return detokenizer(self.language)
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The Hugging Face tokenizer of the checkpoint."""
+        from transformers import AutoTokenizer
+
+        return self._load(AutoTokenizer, "tokenizer", "save the tokenizer beside the model with save_pretrained")
+
+    @property
+    def model_size(self) -> int:
+        """Number of ids of the checkpoint's model, which may be larger than its tokenizer's."""
+        from transformers import AutoConfig
+
+        return int(self._load(AutoConfig, "configuration", "give a folder made by save_pretrained").vocab_size)
+
+    def _load(self, auto: Any, what: str, hint: str) -> Any:
+        try:
+            return auto.from_pretrained(self.checkpoint)
+        except (OSError, ValueError) as error:
+            raise DataError(f"the checkpoint {self.checkpoint} has no {what} that can be loaded", hint=hint) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; `from_dict` reads them back."""
+        values = {name: getattr(self, name) for name in ("language", "tokenization", "lowercase", "normalize")}
+        merges = None if self.bpe is None else [list(pair) for pair in self.bpe.merges]
+        return {**values, "checkpoint": self.checkpoint, "merges": merges, "vocab": self.vocabulary.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> TextPipeline:
+        """Undo `to_dict`."""
+        values = dict(values)
+        merges, vocab = values.pop("merges"), Vocabulary.from_dict(values.pop("vocab"))
+        bpe = None if merges is None else BPE(tuple((left, right) for left, right in merges))
+        return replace(cls(**values), bpe=bpe, vocab=vocab)
+
+
+def build_vocabulary(lines: Iterable[Sequence[str]], *, min_count: int = 1, pad_to_multiple: int = 1) -> Vocabulary:
+    """Fairseq's four specials, then tokens by falling frequency (ties by spelling), then padding.
+
+    >>> build_vocabulary([["b", "a", "b"]], pad_to_multiple=4).tokens
+    ('<bos>', '<pad>', '</s>', '<unk>', 'b', 'a', '<unused-6>', '<unused-7>')
+    """
+    counts = Counter(token for line in lines for token in line)
+    for special in (BOS, PAD, EOS):
+        if special in counts:
+            raise TextError(f"the text has {special} as a word", hint="remove it: it is added where needed")
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))
+    kept = [token for token in ranked if counts[token] >= min_count and token != UNK]
+    tokens = [*SPECIALS, *kept]
+    unused = range(len(tokens), len(tokens) + -len(tokens) % pad_to_multiple)
+    tokens += [f"<unused-{number}>" for number in unused]
+    return Vocabulary(len(tokens), 2, (0, 1, *unused), 3, tuple(tokens))
+
+
+def _until(ids: Sequence[int] | Ids, eos: int) -> list[int]:
+    listed = [int(token) for token in ids]
+    if listed and listed[0] == eos:  # decoders start with eos
+        listed = listed[1:]
+    return listed[: listed.index(eos)] if eos in listed else listed

@@ -1,0 +1,140 @@
+"""One file over HTTP: resumed where it broke off, and kept only when its checksum is right.
+
+What has arrived waits in `<file>.part`. The next try, in this process or a later one, asks for the rest by a
+Range header, on condition that the file is still the same (If-Range); a host that cannot do this sends all of
+it again. A wrong checksum throws everything away.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lidstone.corpus.cache import sha256_of
+from lidstone.errors import DataError
+from lidstone.progress import progress_bar
+
+_BROKEN = (ConnectionError, TimeoutError, http.client.HTTPException, urllib.error.URLError)
+_BLOCK = 1 << 16
+
+
+def fetch(
+    urls: Sequence[str],
+    target: Path,
+    sha256: str | None = None,
+    *,
+    show: bool = True,
+    tries: int = 5,
+    pause: float = 1.0,
+    timeout: float = 30.0,
+) -> str:
+    """Bring one of `urls` to `target` and return its sha256; mirrors are tried in order."""
+    problems = []
+    for url in urls:
+        try:
+            _fetch_one(url, _part(target), tries, pause, timeout, show)
+            return _accept(_part(target), target, sha256, url)
+        except _Unreachable as problem:
+            problems.append(str(problem))
+    raise DataError(
+        "; ".join(problems), hint="try again later: a transfer that broke off is resumed; or see docs/data.md"
+    )
+
+
+class _Unreachable(Exception):
+    """A mirror does not give the file; another may."""
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
+
+
+def _accept(part: Path, target: Path, expected: str | None, url: str) -> str:
+    actual = sha256_of(part)
+    if expected is not None and actual != expected:
+        part.unlink()
+        raise DataError(
+            f"{url} has the wrong checksum: {actual}, not {expected}",
+            hint="the download was discarded; try again, and do not use the file if this recurs",
+        )
+    part.replace(target)
+    _tag_file(part).unlink(missing_ok=True)
+    return actual
+
+
+def _fetch_one(url: str, part: Path, tries: int, pause: float, timeout: float, show: bool) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise DataError(f"{url} is not a web address", hint="use http or https")
+    for attempt in range(1, tries + 1):
+        try:
+            return _transfer(url, part, timeout, show)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 416:  # the part is no part of this file
+                part.unlink(missing_ok=True)
+            elif error.code < 500:
+                raise _Unreachable(f"{url}: {error.code} {error.reason}") from error
+            problem: Any = f"{error.code} {error.reason}"
+        except _BROKEN as error:
+            problem = getattr(error, "reason", None) or error
+        if attempt < tries:
+            time.sleep(pause * attempt)
+    raise _Unreachable(f"{url}: {problem} ({tries} tries)")
+
+
+def _transfer(url: str, part: Path, timeout: float, show: bool) -> None:
+    """Fetch what `part` lacks; raise if the connection ends before the announced length."""
+    request = urllib.request.Request(url, headers=_headers(url, part))
+    with urllib.request.urlopen(request, timeout=timeout) as answer:
+        resumed = answer.status == 206 and _starts_at(answer) == part.stat().st_size
+        done = part.stat().st_size if resumed else 0
+        length = answer.headers.get("Content-Length")
+        total = None if length is None else done + int(length)
+        _remember(url, part, answer.headers.get("ETag") or answer.headers.get("Last-Modified"))
+        with (
+            part.open("ab" if resumed else "wb") as file,
+            progress_bar(total, f"fetching {part.stem}", show=show, unit="bytes") as advance,
+        ):
+            advance(done)
+            _copy(answer, file, advance)
+    size = part.stat().st_size
+    if total is not None and size < total:
+        raise ConnectionError(f"broke off after {size} of {total} bytes")
+
+
+def _copy(answer: Any, file: Any, advance: Callable[[float], None]) -> None:
+    while block := answer.read(_BLOCK):
+        file.write(block)
+        advance(len(block))
+
+
+def _headers(url: str, part: Path) -> dict[str, str]:
+    from lidstone import __version__
+
+    headers = {"User-Agent": f"lidstone/{__version__}", "Accept-Encoding": "identity"}
+    size = part.stat().st_size if part.exists() else 0
+    tag = _tag_file(part).read_text() if _tag_file(part).exists() else ""
+    known_url, _, validator = tag.partition("\n")
+    if size and known_url == url and validator:
+        headers |= {"Range": f"bytes={size}-", "If-Range": validator}
+    return headers
+
+
+def _starts_at(answer: Any) -> int:
+    span = str(answer.headers.get("Content-Range", "")).removeprefix("bytes ").partition("-")[0]
+    return int(span) if span.isdigit() else -1
+
+
+def _remember(url: str, part: Path, validator: str | None) -> None:
+    """Note which version of which file the part belongs to; a weak tag is no proof."""
+    sound = validator or ""
+    _tag_file(part).write_text(f"{url}\n{'' if sound.startswith('W/') else sound}")
+
+
+def _tag_file(part: Path) -> Path:
+    return part.with_name(f"{part.name}.tag")

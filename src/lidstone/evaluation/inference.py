@@ -1,0 +1,23 @@
+"""The mode in which a model is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Without gradients and dropout, whatever mode the model was left in; and back to that mode."""
+    import torch
+
+    training = model.training
+    try:
+        with torch.inference_mode():
+            if training:
+                model.eval()
+            yield
+    finally:
+        if training:
+            model.train()

@@ -1,0 +1,143 @@
+"""From the regularizer of a recipe to the loss that is trained with: counts, table, strengths.
+
+Counts and tables are kept by the hash of what they were made from, so seeds, strengths and models share them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lidstone.corpus.cache import cache_root
+from lidstone.corpus.prepared import Prepared
+from lidstone.errors import FileFormatError
+from lidstone.recipe.sections import Regularizer
+from lidstone.regularizer.schedule import Schedule
+
+if TYPE_CHECKING:
+    from lidstone.ngram.counts import Counts
+    from lidstone.ngram.table import BackoffTable
+    from lidstone.regularizer.loss import SmoothedLoss
+
+Thing = TypeVar("Thing", bound="Counts | BackoffTable")
+FORMAT = 1
+"""Part of every hash: raised when counting or fitting changes what it gives."""
+
+
+def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linear: bool = False) -> SmoothedLoss:
+    """The loss of one method; `steps` is the length of the training, for schedules.
+
+    `linear` takes hidden states instead of logits, where the method allows: quicker, and never holds all logits.
+    """
+    from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
+    from lidstone.regularizer.loss import SmoothedCrossEntropy
+    from lidstone.training.baselines import ConfidencePenalty
+
+    schedule = make_schedule(regularizer, steps)
+    loss: type[SmoothedLoss] = LinearSmoothedCrossEntropy if linear else SmoothedCrossEntropy
+    if regularizer.kind == "none":
+        return loss()
+    if regularizer.kind == "confidence_penalty":
+        return ConfidencePenalty(regularizer.strengths[0], schedule=schedule)
+    table, counts = make_table(regularizer, prepared)
+    plus, minus = regularizer.strengths
+    form, empirical = (regularizer.form, regularizer.empirical) if regularizer.smoother else ("exact", "token")
+    return loss(
+        table,
+        counts if empirical == "ngram" else None,
+        gamma_plus=plus,
+        gamma_minus=minus,
+        form=form,
+        empirical=empirical,
+        schedule=schedule,
+    )
+
+
+def make_table(regularizer: Regularizer, prepared: Prepared) -> tuple[BackoffTable, Counts]:
+    """The smoothed table of the training text, and the counts it was made from."""
+    from lidstone.training.baselines import uniform_table, unigram_table
+
+    counts = count_training_text(prepared, regularizer.order if regularizer.smoother else 1)
+    if regularizer.kind == "label_smoothing":
+        return uniform_table(counts), counts
+    if regularizer.kind == "unigram_label_smoothing":
+        return unigram_table(counts), counts
+    return fit_smoother(regularizer, counts, prepared), counts
+
+
+def count_training_text(prepared: Prepared, order: int) -> Counts:
+    """Counts of the training text, taken from the cache where they are there."""
+    from lidstone.ngram.counts import count
+
+    stream = prepared.train.target.stream
+    key = _hash(stream.tobytes(), prepared.vocab.fingerprint, order)
+    return _kept("counts", key, lambda: count(stream, prepared.vocab, order))
+
+
+def fit_smoother(regularizer: Regularizer, counts: Counts, prepared: Prepared) -> BackoffTable:
+    """The table of the recipe's smoother; Jelinek-Mercer's `weights: em` learns them from the validation text."""
+    from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer
+    from lidstone.ngram.smoothers.registry import get_smoother
+
+    name, parameters = str(regularizer.smoother), dict(regularizer.parameters)
+    if name == "jelinek-mercer" and parameters.get("weights") == "em":
+        parameters.pop("weights")
+        smoother: Any = JelinekMercer.learn(counts, prepared.valid.target.stream, **parameters)
+    else:
+        smoother = get_smoother(name, **parameters)
+    key = _hash(counts.fingerprint, counts.trie.words.tobytes(), counts.counts.tobytes(), name, repr(smoother))
+    return _kept("tables", key, lambda: smoother.fit(counts))
+
+
+@dataclass(frozen=True)
+class EarlySchedule(Schedule):
+    """A schedule that is at its end after a share of the training.
+
+    >>> EarlySchedule("linear", share=0.5)(0.25)
+    0.5
+    """
+
+    share: float = 1.0
+
+    def __call__(self, progress: float) -> float:
+        """The factor when this share of training is done."""
+        return super().__call__(progress / self.share)
+
+
+def make_schedule(regularizer: Regularizer, steps: int) -> Schedule:
+    """The schedule of the strengths."""
+    chosen = regularizer.schedule
+    share = min(1.0, chosen.steps / steps) if chosen.steps else 1.0
+    return EarlySchedule(chosen.kind, end=chosen.final, share=share)
+
+
+def _kept(kind: str, key: str, make: Callable[[], Thing]) -> Thing:
+    """What the cache has under this key; else it is made, and kept."""
+    from lidstone.ngram.storage import load, save
+
+    path = _folder(kind) / f"{key}.safetensors"
+    if path.exists():
+        try:
+            return load(path)  # type: ignore[return-value]
+        except FileFormatError:
+            path.unlink(missing_ok=True)
+    thing = make()
+    save(thing, path)
+    return thing
+
+
+def _folder(kind: str) -> Path:
+    folder = cache_root() / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _hash(*parts: Any) -> str:
+    digest = hashlib.sha256(json.dumps([FORMAT]).encode())
+    for part in parts:
+        digest.update(b"\0" + (part if isinstance(part, bytes) else str(part).encode()))
+    return digest.hexdigest()[:24]

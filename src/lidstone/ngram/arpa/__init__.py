@@ -1,0 +1,1 @@
+"""ARPA files, read and written."""

@@ -1,0 +1,206 @@
+r"""The text of an ARPA file, in any of its dialects, as words and arrays.
+
+    \data\                         anything may stand before this
+    ngram 1=4
+    \1-grams:
+    -0.7  a  -0.3                  log10 p, the words, log10 of the backoff where there is one
+    \end\
+
+Fields are separated by tabs or spaces, lines may end as on Windows, blank lines mean nothing, and n-grams come in any
+order. What is wrong is said with the line it stands in.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import FileFormatError
+from lidstone.ngram.arpa.parsing import FAULT, index_words, parse
+from lidstone.ngram.trie import MAX_ORDER
+from lidstone.text.corpora import Source, read_chunks
+from lidstone.text.streams import name_of
+
+_BLANKS = bytes.maketrans(b"\t\r", b"  ")
+
+
+@dataclass(frozen=True)
+class Section:
+    """The n-grams of one order."""
+
+    ngrams: NDArray[np.int32]
+    """(n-grams, order): words by their place among the unigrams, oldest first"""
+    logprobs: NDArray[np.float64]
+    """log10 p"""
+    backoffs: NDArray[np.float64]
+    """log10 of the backoff; 0 where the line has none"""
+    lines: NDArray[np.int64]
+    """where each stands in the file"""
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All four."""
+        return self.ngrams, self.logprobs, self.backoffs, self.lines
+
+
+def read_sections(source: Source) -> tuple[list[str], list[Section]]:
+    r"""The words of an ARPA file in its own order, and a section per order.
+
+    >>> import io
+    >>> text = rb"\data\ |ngram 1=2|ngram 2=1|\1-grams:|-1 b -0.5|-2 a|\2-grams:|-0.1 b a|\end\ ".replace(b"|", b"\n")
+    >>> words, sections = read_sections(io.BytesIO(text))
+    >>> words, sections[0].backoffs.tolist(), sections[1].ngrams.tolist()
+    (['b', 'a'], [-0.5, 0.0], [[0, 1]])
+    """
+    reader = _Reader(name_of(source))
+    for chunk in read_chunks(source, 1 << 22):
+        reader.read(chunk if chunk.endswith(b"\n") else chunk + b"\n")
+    return reader.finish()
+
+
+def complaint(name: str, line: int, what: str, hint: str = "make the file again, or copy it again") -> FileFormatError:
+    """An error about one line of an ARPA file."""
+    return FileFormatError(f"{name}, line {line}: {what}", hint=hint)
+
+
+class _Reader:
+    """What has been read so far, and what may come next."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.line = 1
+        self.state = "preamble"  # then data, ngrams, end
+        self.declared: list[int] = []
+        self.words: dict[bytes, int] = {}
+        self.index = index_words([])
+        self.pieces: list[Section] = []
+        self.sections: list[Section] = []
+
+    @property
+    def order(self) -> int:
+        """The order of the section that is being read, or comes next."""
+        return len(self.sections) + 1
+
+    def read(self, chunk: bytes) -> None:
+        position = 0
+        while position < len(chunk):
+            if self.state == "ngrams":
+                position = self._read_ngrams(chunk, position)
+            if position < len(chunk):
+                end = chunk.index(b"\n", position) + 1
+                self._read_line(_fields(chunk[position:end]))
+                position = end
+                self.line += 1
+
+    def finish(self) -> tuple[list[str], list[Section]]:
+        if self.state == "preamble":
+            what = rf"{self.name} is not an ARPA file: no line says \data\ "
+            raise FileFormatError(what.strip(), hint="give a model in ARPA format")
+        if self.state != "end":
+            raise complaint(self.name, self.line, r"the file is cut off: \end\ is missing")
+        return [word.decode() for word in self.words], self.sections
+
+    def _read_line(self, fields: list[bytes]) -> None:
+        if self.state == "preamble":
+            self.state = "data" if fields == [b"\\data\\"] else "preamble"
+        elif fields and self.state != "end":
+            if fields[0].startswith(b"\\"):
+                self._mark(b" ".join(fields).decode())
+            else:
+                self._declare(b" ".join(fields))
+
+    def _mark(self, marker: str) -> None:
+        r"""\1-grams:, ... or \end\ begins."""
+        if self.state == "ngrams":
+            self._close_section()
+        else:
+            self._check_declared()
+        more = self.order <= len(self.declared)
+        due = f"\\{self.order}-grams:" if more else "\\end\\"
+        if marker != due:
+            raise complaint(self.name, self.line, f"{marker} stands where {due} is due")
+        self.state = "ngrams" if more else "end"
+        self.pieces = [_room(0, self.order)]
+
+    def _declare(self, text: bytes) -> None:
+        """A line such as `ngram 2=47`."""
+        found = re.fullmatch(rb"ngram (\d{1,3}) ?= ?(\d{1,18})", text)
+        if not found or int(found[1]) != len(self.declared) + 1:
+            due = f"ngram {len(self.declared) + 1}=COUNT"
+            raise complaint(self.name, self.line, f"{text[:40].decode(errors='replace')!r} stands where {due} is due")
+        self.declared.append(int(found[2]))
+
+    def _check_declared(self) -> None:
+        if not self.declared or not self.declared[0]:
+            raise complaint(self.name, self.line, "the model has no words", hint="it needs at least one unigram")
+        if len(self.declared) > MAX_ORDER:
+            what = f"the model has order {len(self.declared)}"
+            raise complaint(self.name, self.line, what, hint=f"lidstone reads orders up to {MAX_ORDER}")
+
+    def _read_ngrams(self, chunk: bytes, position: int) -> int:
+        """Lines of the current section up to a marker or the end of the chunk; where they end."""
+        if self.order == 1:
+            self._add_words(chunk, position)
+        room = _room(chunk.count(b"\n", position), self.order)
+        inner = self.order < len(self.declared)
+        text = np.frombuffer(chunk, np.uint8)
+        status, position, line, size = parse(text, position, self.order, inner, *self.index, *room.columns)
+        if status == FAULT:
+            fields = _fields(chunk[position : chunk.index(b"\n", position)])
+            raise complaint(self.name, self.line + line, self._fault(fields, inner))
+        self.pieces.append(Section(*(column[:size] for column in room.columns)))
+        self.pieces[-1].lines[:] += self.line
+        self.line += line
+        return position
+
+    def _add_words(self, chunk: bytes, position: int) -> None:
+        """The second field of each line up to the next marker is a word."""
+        marker = re.compile(rb"^[ \t\r]*\\", re.MULTILINE).search(chunk, position)
+        lines = chunk[position : marker.start() if marker else len(chunk)].split(b"\n")
+        for number, line in enumerate(lines, start=self.line):
+            for word in _fields(line)[1:2]:
+                if word in self.words:
+                    raise complaint(self.name, number, f"the word {word.decode()!r} is listed twice")
+                self.words[word] = len(self.words)
+        self.index = index_words(list(self.words))
+
+    def _close_section(self) -> None:
+        columns = zip(*(piece.columns for piece in self.pieces), strict=True)
+        section = Section(*(np.concatenate(column) for column in columns))
+        found, declared = len(section.lines), self.declared[self.order - 1]
+        if found != declared:
+            what = f"the header declares {declared} {self.order}-grams, but {found} stand above this line"
+            raise complaint(self.name, self.line, what)
+        self.sections.append(section)
+
+    def _fault(self, fields: list[bytes], inner: bool) -> str:
+        """Why a line cannot be read."""
+        widths = (self.order + 1, self.order + 2) if inner else (self.order + 1,)
+        if len(fields) not in widths:
+            due = " or ".join(map(str, widths))
+            return f"{len(fields)} fields, where {due} are due for {self.order}-grams of order {len(self.declared)}"
+        for word in fields[1 : self.order + 1]:
+            if word not in self.words:
+                return f"the word {word.decode()!r} is not among the unigrams"
+        numbers = {"log-probability": fields[0], "backoff": b" ".join(fields[self.order + 1 :])}
+        wrong = "backoff" if _is_logprob(fields[0]) else "log-probability"
+        return f"{numbers[wrong].decode()} is not a {wrong}"
+
+
+def _fields(line: bytes) -> list[bytes]:
+    return [field for field in line.rstrip(b"\n").translate(_BLANKS).split(b" ") if field]
+
+
+def _is_logprob(number: bytes) -> bool:
+    try:
+        return float(number) <= 0
+    except ValueError:
+        return False
+
+
+def _room(size: int, order: int) -> Section:
+    return Section(np.empty((size, order), np.int32), np.empty(size), np.empty(size), np.empty(size, np.int64))

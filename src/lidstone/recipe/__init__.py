@@ -1,0 +1,1 @@
+"""What a recipe may say, its defaults, and the errors for what it may not."""

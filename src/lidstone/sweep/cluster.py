@@ -1,0 +1,129 @@
+"""The cells of a sweep as tasks of a Ray cluster. Its nodes need lidstone and the folder of runs, at the same path."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from lidstone.errors import RunError
+from lidstone.sweep.engines import RETRIES, Compute
+from lidstone.sweep.work import Job, Outcome, compute
+
+PROBE_SECONDS = 5.0
+_HINT = "start one with `ray start --head`, or leave out --address"
+
+
+class Ray:
+    """Tasks on a Ray cluster; Ray starts a cell again when its worker or node is lost.
+
+    A cell gets `cpus` cores, and `gpus` GPUs where the cluster has any. Without an address a Ray is started here.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        jobs: int | None = None,
+        cpus: int = 1,
+        gpus: int = 1,
+        compute: Compute = compute,
+    ) -> None:
+        self.ray = _connect(address)
+        wanted = {"CPU": cpus, **({"GPU": gpus} if self._largest_node("GPU") else {})}
+        for resource, amount in wanted.items():
+            self._check_node(resource, amount)
+        total = self.ray.cluster_resources()
+        rooms = [int(total[resource]) // amount for resource, amount in wanted.items()]
+        self.width = max(1, min([*rooms, jobs or max(rooms)]))
+        task = self.ray.remote(_in_place(compute, str(Path.cwd()), _settings()))
+        self.task = task.options(num_cpus=cpus, num_gpus=wanted.get("GPU", 0), max_retries=RETRIES)
+        self.running: dict[Any, Job] = {}
+
+    def submit(self, job: Job) -> None:
+        """Hand in a job."""
+        self.running[self.task.remote(job)] = job
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """The next job that is done."""
+        done, _ = self.ray.wait(list(self.running), num_returns=1, timeout=timeout)
+        if not done:
+            return None
+        job = self.running.pop(done[0])
+        try:
+            return job, self.ray.get(done[0])
+        except self.ray.exceptions.RayError as error:
+            return job, Outcome("failed", message=f"Ray gave the cell up: {_first_line(error)}")
+
+    def close(self) -> None:
+        """Leave the cluster; it ends our tasks."""
+        self.ray.shutdown()
+
+    def _check_node(self, resource: str, amount: int) -> None:
+        """A task that fits no node would wait for ever."""
+        most = int(self._largest_node(resource))
+        if most < amount:
+            self.close()
+            hint = "lower --threads or --processes"
+            raise RunError(f"a cell wants {amount} {resource}s of one node; the largest has {most}", hint=hint)
+
+    def _largest_node(self, resource: str) -> float:
+        return max((node["Resources"].get(resource, 0) for node in self.ray.nodes() if node["Alive"]), default=0)
+
+
+def _connect(address: str | None) -> Any:
+    import ray
+
+    address = address or os.environ.get("RAY_ADDRESS")
+    _probe(address)
+    try:
+        ray.init(
+            address=address,
+            ignore_reinit_error=True,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise _unreachable(address, _first_line(error)) from error
+    return ray
+
+
+def _probe(address: str | None) -> None:
+    """Ray itself tries a dead address for minutes; knock first."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not address or address in ("auto", "local"):
+        return
+    if not host or not port.isdigit():
+        raise RunError(f"{address!r} is no address of a Ray cluster", hint="give auto, HOST:6379 or ray://HOST:10001")
+    try:
+        with contextlib.closing(socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS)):
+            pass
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, str(error)) from error
+
+
+def _unreachable(address: str | None, reason: str) -> RunError:
+    where = f"at {address}" if address else "on this machine"
+    return RunError(f"there is no Ray cluster {where}: {reason}", hint=_HINT)
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("LIDSTONE_")}
+
+
+def _in_place(compute: Compute, folder: str, settings: dict[str, str]) -> Compute:
+    """Compute a job as if the task ran where the sweep was started."""
+
+    def cell(job: Job) -> Outcome:
+        os.chdir(folder)
+        os.environ.update(settings)
+        return compute(job)
+
+    return cell
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,172 @@
+"""The cells of a sweep: one method, one setting of the axes, one seed. What they are, not how they are computed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from lidstone.errors import RecipeError
+from lidstone.recipe.mistakes import nearest
+from lidstone.recipe.recipe import Recipe, make_recipe
+
+Axes = dict[str, list[Any]]
+
+_STRENGTHS = ("regularizer.gamma_plus", "regularizer.gamma_minus")
+_FIXED = {
+    "task": "it is the same for all cells",
+    "name": "it does not change what is trained",
+    "methods": "every method of the recipe is swept; choose some with --method",
+    "sweep": "a sweep cannot vary itself",
+    "regularizer.name": "it does not change what is trained",
+    "training.seed": "the seeds are those of sweep.seeds",
+    "training.threads": "it does not change what is trained; see --threads",
+    "evaluation.metric": "cells are compared by it",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training of a sweep."""
+
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """values by dotted key, laid over the method's own"""
+    seed: int = 1
+
+    @property
+    def key(self) -> str:
+        """Tells it from every other cell of a sweep."""
+        return json.dumps([self.method, dict(self.settings), self.seed])
+
+    @property
+    def shown(self) -> str:
+        """The settings, short enough for a table."""
+        return " ".join(f"{key.split('.')[-1]}={value}" for key, value in self.settings.items())
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.method, self.shown, f"seed={self.seed}"]))
+
+    def recipe(self, base: Recipe) -> Recipe:
+        """The whole recipe of this training."""
+        values = base.method(self.method).to_dict()
+        values["sweep"] = {}
+        _split_strengths(values["regularizer"], self.settings)
+        for key, value in {**self.settings, "training.seed": self.seed}.items():
+            _place(values, key.split("."), value)
+        return make_recipe(values, origin=f"the sweep of {base.name}, cell {self}")
+
+
+def axes_of(recipe: Recipe, method: str) -> Axes:
+    """The axes along which one method varies: the common ones that concern it, and its own.
+
+    Nothing varies the regularizer of a method without one; a baseline has the strength gamma alone.
+    """
+    kind = recipe.method(method).regularizer.kind
+    own = recipe.sweep.by_method.get(method, {})
+    common = {key: values for key, values in recipe.sweep.axes.items() if _concerns(key, kind)}
+    return {**common, **own}
+
+
+def check_axes(recipe: Recipe) -> None:
+    """Refuse axes that are unknown, empty or of no use, and methods that are not there."""
+    for name in recipe.sweep.by_method:
+        if name not in recipe.method_names:
+            hint = nearest(name, recipe.method_names)
+            raise RecipeError(f"sweep.by_method names {name!r}, which is no method of {recipe.name}", hint=hint)
+    for axes in (recipe.sweep.axes, *recipe.sweep.by_method.values()):
+        for key, values in axes.items():
+            _check_axis(key, values)
+
+
+def search_cells(recipe: Recipe, method: str) -> list[Cell]:
+    """Every combination of a method's axes, with the first seed.
+
+    >>> from lidstone.recipe.recipe import load_recipe
+    >>> recipe = load_recipe("demo", ["sweep.axes={regularizer.gamma_plus: [0.1, 0.5]}"])
+    >>> [str(cell) for cell in search_cells(recipe, "katz")]
+    ['katz gamma_plus=0.1 seed=1', 'katz gamma_plus=0.5 seed=1']
+    """
+    axes = axes_of(recipe, method)
+    first = seeds_of(recipe)[0]
+    return [Cell(method, dict(zip(axes, values, strict=True)), first) for values in itertools.product(*axes.values())]
+
+
+def sample_cells(recipe: Recipe, method: str) -> list[Cell]:
+    """A few cells that have, between them, every value of every axis: where all combinations are too many.
+
+    >>> from lidstone.recipe.recipe import load_recipe
+    >>> recipe = load_recipe("demo", ["sweep.axes={training.epochs: [1, 2, 3], model.layers: [4, 5]}"])
+    >>> [cell.shown for cell in sample_cells(recipe, "none")]
+    ['epochs=1 layers=4', 'epochs=2 layers=5', 'epochs=3 layers=5']
+    """
+    axes = axes_of(recipe, method)
+    longest = max(map(len, axes.values()), default=1)
+    settings = [{key: values[min(n, len(values) - 1)] for key, values in axes.items()} for n in range(longest)]
+    return [Cell(method, setting, seeds_of(recipe)[0]) for setting in settings]
+
+
+def seed_cells(recipe: Recipe, best: Cell) -> list[Cell]:
+    """The best setting of a method, once per seed."""
+    return [Cell(best.method, best.settings, seed) for seed in seeds_of(recipe)]
+
+
+def seeds_of(recipe: Recipe) -> list[int]:
+    """The seeds of a sweep, each once; the search uses the first."""
+    return list(dict.fromkeys(recipe.sweep.seeds)) or [recipe.training.seed]
+
+
+def _concerns(key: str, kind: str) -> bool:
+    if not key.startswith("regularizer.") or kind == "smoother":
+        return True
+    return kind != "none" and key == "regularizer.gamma"
+
+
+def _check_axis(key: str, values: list[Any]) -> None:
+    parts = key.split(".")
+    for fixed, reason in _FIXED.items():
+        if parts[: fixed.count(".") + 1] == fixed.split("."):
+            raise RecipeError(f"{key} cannot be an axis: {reason}", hint="see docs/sweeps.md")
+    _check_key(key, parts)
+    if not values:
+        raise RecipeError(f"the axis {key} has no values", hint="give a list, such as [0.05, 0.1]")
+    if len({json.dumps(value, sort_keys=True) for value in values}) < len(values):
+        raise RecipeError(f"the axis {key} has a value twice: {values}", hint="give each value once")
+
+
+def _check_key(key: str, parts: list[str]) -> None:
+    """Follow a dotted key down the sections of a recipe."""
+    section: type[BaseModel] = Recipe
+    for depth, part in enumerate(parts):
+        if part not in section.model_fields:
+            raise RecipeError(f"unknown axis {key}", hint=nearest(part, section.model_fields))
+        below = section.model_fields[part].annotation
+        if not (isinstance(below, type) and issubclass(below, BaseModel)):
+            return
+        if depth == len(parts) - 1:
+            raise RecipeError(
+                f"the axis {key} is a section, not a value", hint=f"known: {', '.join(below.model_fields)}"
+            )
+        section = below
+
+
+def _split_strengths(regularizer: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Let an axis vary one way of giving the strengths where the method gives them the other way."""
+    both = regularizer["gamma"]
+    if both is not None and any(key in settings for key in _STRENGTHS):
+        regularizer |= {"gamma": None, "gamma_plus": both, "gamma_minus": both}
+    elif "regularizer.gamma" in settings:
+        regularizer |= {"gamma_plus": None, "gamma_minus": None}
+
+
+def _place(tree: dict[str, Any], keys: list[str], value: Any) -> None:
+    for key in keys[:-1]:
+        below = tree.setdefault(key, {})
+        if not isinstance(below, dict):
+            raise RecipeError(f"the axis {'.'.join(keys)} lies below a plain value", hint="see docs/recipes.md")
+        tree = below
+    tree[keys[-1]] = value

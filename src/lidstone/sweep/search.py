@@ -1,0 +1,141 @@
+"""Search with Optuna: which setting to try next, and which training to give up.
+
+Its memory is a journal file that all processes of a sweep share. A process that is killed leaves its trial running in
+the journal; whoever comes to the end of the search takes such trials up, so the best is chosen when all have ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lidstone.locks import claim
+from lidstone.recipe.recipe import Recipe
+from lidstone.sweep.grid import Cell, axes_of, seeds_of
+from lidstone.sweep.journal import open_study
+from lidstone.sweep.work import Outcome, TrialName
+
+JOURNAL = "sweep.journal"
+TRIALS = 20  # where the recipe does not say how many
+DRAWS = 5  # how often to ask the sampler for a setting that is new, before drawing one at random
+
+
+Tried = tuple[Cell, TrialName]
+
+
+class Search:
+    """Tree-structured Parzen estimation over one method's axes, with median pruning."""
+
+    def __init__(self, recipe: Recipe, method: str, output: Path) -> None:
+        self.recipe, self.method, self.output = recipe, method, output
+        self.axes = axes_of(recipe, method)
+        self.name = f"{recipe.name}/{method}/{self._fingerprint()}"
+        self.journal = output / JOURNAL
+        self.study = open_study(self.journal, self.name, minimize=recipe.evaluation.metric == "perplexity")
+
+    def ask(self, limit: int) -> Tried | None:
+        """A setting that was not tried yet; None when `limit` of them have been, at most all there are."""
+        with claim(self.output, "search", wait=True):
+            self._drop_halves()
+            known = {json.dumps(trial.params, sort_keys=True) for trial in self._trials()}
+            return self._new_trial(known) if len(known) < limit else None
+
+    def tell(self, trial: TrialName, outcome: Outcome, metric: str) -> None:
+        """The score of a trial; another process may have told it before."""
+        from optuna.trial import TrialState
+
+        score = outcome.score(metric)
+        if outcome.state == "complete" and score is not None:
+            self.study.tell(trial.number, score, skip_if_finished=True)
+        else:
+            state = TrialState.PRUNED if outcome.state == "pruned" else TrialState.FAIL
+            self.study.tell(trial.number, state=state, skip_if_finished=True)
+
+    def tried(self) -> list[Tried]:
+        """Every setting chosen so far, by whichever process."""
+        found: dict[str, Tried] = {}
+        for trial in self._trials():
+            cell = self._cell(trial.params)
+            found.setdefault(cell.key, (cell, self._trial_name(trial.number)))
+        return list(found.values())
+
+    def _trials(self) -> Iterator[Any]:
+        """Trials whose setting is known."""
+        names = self.axes.keys()
+        return (trial for trial in self.study.get_trials(deepcopy=False) if trial.params.keys() == names)
+
+    def _drop_halves(self) -> None:
+        """Settings are chosen under a lock: a trial without one is what a killed process left."""
+        from optuna.trial import TrialState
+
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            if trial.params.keys() != self.axes.keys():
+                self.study.tell(trial.number, state=TrialState.FAIL)
+
+    def _new_trial(self, known: set[str]) -> Tried:
+        from optuna.trial import TrialState
+
+        for _ in range(DRAWS):
+            trial = self._draw()
+            if json.dumps(trial.params, sort_keys=True) not in known:
+                break
+            self.study.tell(trial.number, state=TrialState.FAIL)
+        else:
+            self.study.enqueue_trial(self._unknown(known))
+            trial = self._draw()
+        return self._cell(trial.params), self._trial_name(trial.number)
+
+    def _draw(self) -> Any:
+        trial = self.study.ask()
+        for key, values in self.axes.items():
+            trial.suggest_categorical(key, range(len(values)))
+        return trial
+
+    def _unknown(self, known: set[str]) -> dict[str, int]:
+        """A setting that is not known, at random; there is one, as less than all are known."""
+        draw = random.Random(len(known))
+        while True:
+            params = {key: draw.randrange(len(values)) for key, values in self.axes.items()}
+            if json.dumps(params, sort_keys=True) not in known:
+                return params
+
+    def _cell(self, params: dict[str, int]) -> Cell:
+        settings = {key: values[params[key]] for key, values in self.axes.items()}
+        return Cell(self.method, settings, seeds_of(self.recipe)[0])
+
+    def _trial_name(self, number: int) -> TrialName:
+        return TrialName(str(self.journal), self.name, number)
+
+    def _fingerprint(self) -> str:
+        """Of all that the scores depend on: a search does not go on with those of another recipe."""
+        config = self.recipe.method(self.method).to_dict()
+        config.pop("sweep")
+        identity = json.dumps([config, list(self.axes.items()), seeds_of(self.recipe)[0]])
+        return hashlib.sha256(identity.encode()).hexdigest()[:8]
+
+
+class RunningTrial:
+    """A trial in the process that computes it, which may be another than the one that asked for it."""
+
+    def __init__(self, name: TrialName) -> None:
+        from optuna.trial import Trial
+
+        study = open_study(Path(name.journal), name.study)
+        frozen = next(trial for trial in study.get_trials(deepcopy=False) if trial.number == name.number)
+        self.trial = Trial(study, frozen._trial_id)
+        self.known = set(frozen.intermediate_values)
+        self.over = frozen.state.is_finished()
+        self.evaluations = 0
+
+    def report(self, score: float) -> bool:
+        """The score of the next evaluation; True if the training should be given up."""
+        self.evaluations += 1
+        if self.over:
+            return False
+        if self.evaluations not in self.known:
+            self.trial.report(score, self.evaluations)
+        return bool(self.trial.should_prune())
