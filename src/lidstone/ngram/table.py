@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.ngram import query
+from lidstone.ngram import query, state
 from lidstone.ngram.counts import Sentences, flatten
 from lidstone.ngram.trie import Trie
 from lidstone.text.vocabulary import Vocabulary
@@ -112,6 +112,33 @@ class BackoffTable:
     def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
         """The node of each history's longest known suffix; -1 for none."""
         return np.fromiter((self._state(history) for history in histories), np.int32)
+
+    def start(self) -> int:
+        """The state at the start of a sentence, for `advance`; -1 is the state without any history."""
+        return state.start(self)
+
+    @overload
+    def advance(self, states: int, words: int) -> tuple[float, int]: ...
+    @overload
+    def advance(self, states: ArrayLike, words: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
+
+    def advance(self, states: Any, words: Any) -> tuple[Any, Any]:
+        """Natural log of p(word | state), and the state after the word: for one pair, or for arrays that broadcast.
+
+        Equal states have equal futures. After eos begin again with `start()`.
+
+        >>> from lidstone.ngram.counts import count
+        >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
+        >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
+        >>> logprobs, states = table.advance([table.start()] * 3, [0, 1, 2])
+        >>> np.exp(logprobs).round(3).tolist()  # after <s> came 1, twice: (0+1, 2+1, 0+1) / (2 + 3)
+        [0.2, 0.6, 0.2]
+        """
+        return state.advance(self, states, words)
+
+    def next_probs(self, states: ArrayLike) -> NDArray[np.float64]:
+        """The whole distribution after each state: the shape of `states`, then V."""
+        return state.next_probs(self, states)
 
     def logprobs(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Natural log of the probability of every token of a stream in which eos ends each sentence.

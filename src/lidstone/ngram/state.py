@@ -1,0 +1,122 @@
+"""Scoring word by word: a history as one number.
+
+A state is the trie node of the longest part of the history that can still matter, -1 where nothing does. Two
+hypotheses with equal states have equal futures, so a beam search can merge them. One step costs a few look-ups
+whatever the length of the history, where `BackoffTable.logprob` reads the whole history again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from lidstone.errors import InputError
+from lidstone.ngram import query
+from lidstone.ngram.trie import find_child
+
+if TYPE_CHECKING:
+    from lidstone.ngram.table import BackoffTable
+
+EMPTY = -1
+"""The state without a history."""
+
+States = NDArray[np.int32]
+
+
+def start(table: BackoffTable) -> int:
+    """The state at the start of a sentence: the history is `<s>`."""
+    trie = table.trie
+    return int(_minimal(trie.first, trie.suffixes, table.backoffs, trie.vocab_size))
+
+
+@overload
+def advance(table: BackoffTable, states: int, words: int) -> tuple[float, int]: ...
+@overload
+def advance(table: BackoffTable, states: ArrayLike, words: ArrayLike) -> tuple[NDArray[np.float64], States]: ...
+
+
+def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
+    """Natural log of p(word | state) and the state after the word, for one pair or for arrays that broadcast.
+
+    A word that cannot be predicted has -inf.
+    """
+    trie = table.trie
+    arrays = (trie.first, trie.words, trie.suffixes, table.probs, table.backoffs)
+    single = type(states) is int and type(words) is int  # one hypothesis: no arrays
+    if single and EMPTY <= states < trie.inner and 0 <= words < trie.vocab_size:
+        return _step(*arrays, states, words)
+    ids, checked = table.vocab.check_ids(words), check_states(table, states)
+    try:
+        both = np.broadcast(checked, ids)
+    except ValueError as error:
+        raise InputError(
+            f"states of shape {checked.shape} and words of shape {ids.shape} do not fit together",
+            hint="give one word per state, or shapes that broadcast",
+        ) from error
+    before, after = (np.broadcast_to(array, both.shape).ravel() for array in (checked, ids))
+    logprobs, next_states = np.empty(both.size), np.empty(both.size, np.int32)
+    _steps(*arrays, before, after, logprobs, next_states)
+    if not both.shape:
+        return float(logprobs[0]), int(next_states[0])
+    return logprobs.reshape(both.shape), next_states.reshape(both.shape)
+
+
+def next_probs(table: BackoffTable, states: ArrayLike) -> NDArray[np.float64]:
+    """The whole distribution after each state: the shape of `states`, then V."""
+    checked = check_states(table, states)
+    trie = table.trie
+    out = np.empty((checked.size, table.vocab.size))
+    arrays = (trie.first, trie.words, trie.suffixes, table.rows, table.backoffs, table.base)
+    query.fill_rows(*arrays, checked.ravel(), out)
+    return out.reshape(*checked.shape, table.vocab.size)
+
+
+def check_states(table: BackoffTable, states: ArrayLike) -> States:
+    """The states as an array, if all are nodes of this table that can be histories; else say which is not."""
+    array = np.asarray(states)
+    if array.size and array.dtype.kind not in "iu":
+        raise InputError(f"states must be whole numbers, not {array.dtype}", hint="use what start and advance gave")
+    limit = table.trie.inner  # histories are the nodes below this one; a unigram model has none
+    wrong = (array < EMPTY) | (array >= limit)
+    if wrong.any():
+        raise InputError(
+            f"{array[wrong].flat[0]} is not a state of this table, whose states are {EMPTY} to {limit - 1}",
+            hint="use the states that start and advance of this very table gave",
+        )
+    return array.astype(np.int32, copy=False)
+
+
+@njit(cache=True, nogil=True)
+def _minimal(first, suffixes, backoffs, node):  # type: ignore[no-untyped-def]
+    """The longest suffix of the node that can be a history and makes a difference to what follows."""
+    state = np.int64(node)
+    while state >= 0 and (
+        state >= len(backoffs) or (first[state] == first[state + 1] and backoffs[state] == 1.0)
+    ):  # no word is listed after it, and its weight is 1: its suffix says the same
+        state = np.int64(suffixes[state])
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _step(first, words, suffixes, probs, backoffs, state, word):  # type: ignore[no-untyped-def]
+    """The longest n-gram that ends in the word gives p; each history that lacks the word multiplies by its weight."""
+    weight, longest, history = 1.0, np.int64(-1), np.int64(state)
+    while longest < 0 and history >= 0:
+        longest = np.int64(find_child(first, words, history, word))
+        if longest < 0:
+            weight *= backoffs[history]
+            history = np.int64(suffixes[history])
+    if longest < 0:
+        longest = np.int64(word)
+    probability = weight * probs[longest]
+    logprob = np.log(probability) if probability > 0 else -np.inf
+    return logprob, _minimal(first, suffixes, backoffs, longest)
+
+
+@njit(cache=True, nogil=True)
+def _steps(first, words, suffixes, probs, backoffs, states, targets, logprobs, after):  # type: ignore[no-untyped-def]
+    for i in range(len(states)):
+        logprobs[i], after[i] = _step(first, words, suffixes, probs, backoffs, states[i], targets[i])
