@@ -16,7 +16,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,10 @@ from _timing import wall_and_cpu, write_results
 from lidstone.corpus.prepare import prepare_corpus
 from lidstone.evaluation.beam import Beam, translate_ids
 from lidstone.experiment.loss import make_loss
-from lidstone.experiment.run import fit_settings, make_batches, make_model, quiet_transformers
+from lidstone.experiment.run import make_batches, make_model, quiet_transformers
 from lidstone.recipe.recipe import Recipe, load_recipe
 from lidstone.recipe.sections import Regularizer
-from lidstone.training.fit import FitSettings, fit
+from lidstone.training.fit import fit
 from lidstone.training.models import build_model
 from lidstone.training.trainer import PipelineTrainer
 
@@ -149,8 +148,8 @@ def bare_loop(model: Any, batches: Any, recipe: Any, steps: int) -> None:
 
 
 def pipeline(model: Any, loss: Any, batches: Any, recipe: Any, steps: int) -> None:
-    settings = fit_settings(recipe, FitSettings)
-    settings = replace(settings, epochs=None, max_steps=steps, eval_every=steps, patience=None, metric="perplexity")
+    changes = {"epochs": None, "max_steps": steps, "eval_every": steps, "patience": None}
+    settings = recipe.training.model_copy(update=changes)
     with tempfile.TemporaryDirectory() as folder:
         fit(model, loss, batches, lambda _: {"loss": 1.0, "perplexity": 2.7}, settings, Path(folder))
 

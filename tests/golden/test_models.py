@@ -107,7 +107,7 @@ def test_a_reloaded_language_model_keeps_its_positions_fixed(tmp_path):
 
 
 def test_auto_builds_a_known_model_type():
-    options = (("n_layer", 1), ("n_embd", 8), ("n_head", 2), ("n_positions", 16))
+    options = {"n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16}
     model = build_model(ModelSpec(kind="auto", checkpoint="gpt2", options=options), 30)
     assert type(model).__name__ == "GPT2LMHeadModel"
     assert model.config.vocab_size == 30

@@ -82,14 +82,14 @@ def greedy(model, source, limit):
 
 
 def test_a_beam_of_one_is_greedy_search_with_a_limit_of_its_own_per_sentence(model):
-    beam = Beam(beams=1, factor=1.0, extra=2)
+    beam = Beam(beam=1, max_length_factor=1.0, max_length_extra=2)
     found = translate_ids(model, SOURCES, VOCAB, beam)
     assert found == [greedy(model, source, beam.limit(len(source) + 1) - 1) for source in SOURCES]
 
 
 def test_a_beam_finds_the_same_whatever_else_is_in_the_batch(model):
-    together = translate_ids(model, SOURCES, VOCAB, Beam(beams=4, batch_size=4))
-    alone = [translate_ids(model, [source], VOCAB, Beam(beams=4))[0] for source in SOURCES]
+    together = translate_ids(model, SOURCES, VOCAB, Beam(beam=4, batch_size=4))
+    alone = [translate_ids(model, [source], VOCAB, Beam(beam=4))[0] for source in SOURCES]
     assert together == alone
     assert not {0, PAD} & {word for row in together for word in row}
 
@@ -97,7 +97,7 @@ def test_a_beam_finds_the_same_whatever_else_is_in_the_batch(model):
 def test_a_wider_beam_is_never_less_likely_without_a_length_penalty(model):
     likelihoods = []
     for beams in (1, 6):
-        search = Beam(beams=beams, length_penalty=0.0, factor=1.0, extra=1)
+        search = Beam(beam=beams, length_penalty=0.0, max_length_factor=1.0, max_length_extra=1)
         found = [np.array(row, np.int64) for row in translate_ids(model, SOURCES, VOCAB, search)]
         likelihoods.append(-score_pairs(model, SOURCES, found, eos=EOS, pad=PAD).total)
     assert likelihoods[1] >= likelihoods[0] - 1e-6

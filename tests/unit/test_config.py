@@ -1,6 +1,5 @@
 """Recipes: what is accepted, what is refused and in which words."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -10,8 +9,7 @@ pytest.importorskip("pydantic")
 
 from lidstone.errors import RecipeError
 from lidstone.recipe.recipe import load_recipe, make_recipe, recipe_names
-from lidstone.recipe.sections import Corpus, Evaluation, Model, Regularizer, Schedule, Sweep, Tokenizer, Training
-from lidstone.training.architectures import ModelSpec
+from lidstone.recipe.sections import Corpus, Evaluation, ModelSpec, Regularizer, Schedule, Sweep, Tokenizer, Training
 
 LM = {"task": "lm", "corpus": {"name": "embedded"}}
 MT = {"task": "mt", "corpus": {"name": "iwslt14"}}
@@ -88,10 +86,19 @@ def test_a_section_of_the_user_keeps_the_other_defaults_of_the_task():
     assert with_(MT, model={"layers": 2}).model.ffn == 1024
 
 
-def test_the_model_section_has_the_fields_and_defaults_of_the_model_spec():
-    assert list(Model.model_fields) == [field.name for field in dataclasses.fields(ModelSpec)]
-    assert Model().spec() == ModelSpec()
-    assert Model(options={"b": 1, "a": 2}).spec().options == (("a", 2), ("b", 1))
+def test_a_setting_is_defined_once():
+    from lidstone.evaluation.beam import Beam
+    from lidstone.training import settings
+
+    recipe = make_recipe(MT)
+    assert type(recipe.model) is settings.ModelSpec
+    assert type(recipe.training) is settings.Training
+    assert isinstance(recipe.evaluation, Beam)
+
+
+def test_a_schedule_that_the_loss_would_refuse_is_refused_in_the_recipe():
+    with pytest.raises(RecipeError, match=r"schedule\.final must be >= 0 and <= 1, not 2"):
+        with_(LM, regularizer={"schedule": {"kind": "linear", "final": 2}})
 
 
 @pytest.mark.parametrize(
@@ -305,7 +312,7 @@ def test_packaged_recipes_go_by_either_spelling():
 
 def test_the_documentation_has_every_key_and_every_recipe():
     text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
-    sections = (Corpus, Tokenizer, Model, Regularizer, Schedule, Training, Evaluation, Sweep)
+    sections = (Corpus, Tokenizer, ModelSpec, Regularizer, Schedule, Training, Evaluation, Sweep)
     keys = {key for section in sections for key in section.model_fields}
     assert [key for key in sorted(keys) if f"| `{key}` |" not in text] == []
     assert [name for name in recipe_names() if f"| `{name}` |" not in text] == []

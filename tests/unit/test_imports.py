@@ -13,7 +13,7 @@ import pytest
 import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
-ANYONE = {"errors", "files", "locks", "progress"}
+ANYONE = {"errors", "files", "locks", "progress", "section"}
 TOOLKIT = {"text", "ngram", "regularizer"}
 RUN = TOOLKIT | {"corpus", "recipe", "training", "evaluation", "experiment"}
 MAY_IMPORT = {
@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "regularizer": TOOLKIT,
     "training": TOOLKIT | {"training"},
     "evaluation": TOOLKIT | {"evaluation"},
-    "recipe": TOOLKIT | {"training", "recipe"},
+    "recipe": TOOLKIT | {"training", "evaluation", "recipe"},
     "corpus": {"text", "recipe", "corpus"},
     "report": {"evaluation", "report"},
     "experiment": RUN,

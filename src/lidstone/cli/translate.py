@@ -22,8 +22,6 @@ def translate(
     as_json: JSON = False,
 ) -> None:
     """Translate text line by line with the model of a run."""
-    from dataclasses import replace
-
     from lidstone.experiment.run import quiet_transformers
     from lidstone.experiment.saved import load_saved
     from lidstone.experiment.use import translate_lines
@@ -31,8 +29,8 @@ def translate(
 
     quiet_transformers()
     saved = load_saved(run, task="mt")
-    changes: dict[str, Any] = {"beams": beam, "length_penalty": length_penalty}
-    search = replace(saved.beam, **{name: value for name, value in changes.items() if value is not None})
+    changes: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
+    search = saved.beam.model_copy(update={name: value for name, value in changes.items() if value is not None})
     lines = iter(read_lines(text))
     while chunk := list(islice(lines, CHUNK)):
         for source, target in zip(chunk, translate_lines(saved, chunk, search), strict=True):

@@ -1,19 +1,20 @@
 """Beam search over batches of sentences, by `generate` of transformers.
 
-A translation has at most `factor` x source tokens + `extra` tokens, each sentence by its own limit, so the result does
-not depend on what else is in the batch. Ids that are never predicted (padding, unused rows) are kept out.
+Every sentence has its own limit on the length of its translation, so the result does not depend on what else is in the
+batch. Ids that are never predicted (padding, unused rows) are kept out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from lidstone.errors import InputError
 from lidstone.evaluation.inference import evaluating
+from lidstone.section import Positive, Section
 from lidstone.text.sequences import Ids, length_batches, padded
 
 if TYPE_CHECKING:
@@ -22,26 +23,27 @@ if TYPE_CHECKING:
     from lidstone.text.vocabulary import Vocabulary
 
 
-@dataclass(frozen=True)
-class Beam:
-    """How translations are searched.
+class Beam(Section):
+    """How translations are searched: part of the section `evaluation` of a recipe.
 
     >>> Beam().limit(20)
     34
     """
 
-    beams: int = 5
+    beam: Positive = 5
     """Hypotheses kept at each step; 1 is greedy search."""
     length_penalty: float = 1.0
     """Scores are divided by length to this power."""
-    factor: float = 1.2
-    extra: int = 10
-    batch_size: int = 64
+    max_length_factor: Annotated[float, Field(ge=0)] = 1.2
+    """A translation has at most factor x source length + extra tokens."""
+    max_length_extra: Annotated[int, Field(ge=0)] = 10
+    """See max_length_factor."""
+    batch_size: Positive = 64
     """Sentences searched together."""
 
     def limit(self, source_length: int) -> int:
         """The most tokens a translation of so many source tokens may have."""
-        return int(self.factor * source_length) + self.extra
+        return int(self.max_length_factor * source_length) + self.max_length_extra
 
 
 def translate_ids(
@@ -75,13 +77,13 @@ def _generate(model: Any, sources: Sequence[Ids], vocab: Vocabulary, beam: Beam,
         output = model.generate(
             input_ids=torch.from_numpy(padded([np.append(source, eos) for source in sources], pad)).to(device),
             attention_mask=torch.from_numpy(padded([np.ones(len(s) + 1, np.int64) for s in sources], 0)).to(device),
-            num_beams=beam.beams,
+            num_beams=beam.beam,
             do_sample=False,
             length_penalty=beam.length_penalty,
-            early_stopping=beam.beams > 1 or None,
+            early_stopping=beam.beam > 1 or None,
             max_new_tokens=max(limits),
             suppress_tokens=list(vocab.unpredictable) or None,
-            logits_processor=[_OwnLimit(limits, beam.beams, vocab.eos)],
+            logits_processor=[_OwnLimit(limits, beam.beam, vocab.eos)],
         )
     return [_until_eos(row, vocab.eos) for row in output[:, 1:].tolist()]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +15,6 @@ from lidstone.corpus.cache import cache_root
 from lidstone.corpus.prepared import Prepared
 from lidstone.errors import FileFormatError
 from lidstone.recipe.sections import Regularizer
-from lidstone.regularizer.schedule import Schedule
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
@@ -37,7 +35,7 @@ def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linea
     from lidstone.regularizer.loss import SmoothedCrossEntropy
     from lidstone.training.baselines import ConfidencePenalty
 
-    schedule = make_schedule(regularizer, steps)
+    schedule = regularizer.schedule.over(steps)
     loss: type[SmoothedLoss] = LinearSmoothedCrossEntropy if linear else SmoothedCrossEntropy
     if regularizer.kind == "none":
         return loss()
@@ -91,28 +89,6 @@ def fit_smoother(regularizer: Regularizer, counts: Counts, prepared: Prepared) -
         smoother = get_smoother(name, **parameters)
     key = _hash(counts.fingerprint, counts.trie.words.tobytes(), counts.counts.tobytes(), name, repr(smoother))
     return _kept("tables", key, lambda: smoother.fit(counts))
-
-
-@dataclass(frozen=True)
-class EarlySchedule(Schedule):
-    """A schedule that is at its end after a share of the training.
-
-    >>> EarlySchedule("linear", share=0.5)(0.25)
-    0.5
-    """
-
-    share: float = 1.0
-
-    def __call__(self, progress: float) -> float:
-        """The factor when this share of training is done."""
-        return super().__call__(progress / self.share)
-
-
-def make_schedule(regularizer: Regularizer, steps: int) -> Schedule:
-    """The schedule of the strengths."""
-    chosen = regularizer.schedule
-    share = min(1.0, chosen.steps / steps) if chosen.steps else 1.0
-    return EarlySchedule(chosen.kind, end=chosen.final, share=share)
 
 
 def _kept(kind: str, key: str, make: Callable[[], Thing]) -> Thing:

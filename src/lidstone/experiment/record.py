@@ -14,6 +14,7 @@ import platform
 import re
 import resource
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,24 @@ from lidstone.recipe.sections import Regularizer
 SCHEMA = 1
 SENTENCES = "sentences.json.gz"
 _PREPARED: dict[str, Prepared] = {}
-_NO_MATTER = ("sweep", "methods", "name")  # sections of a recipe that do not change what is trained
+_IRRELEVANT = ("sweep", "methods", "name")  # keys of a recipe that do not change what is trained
 
 
 def run_id(recipe: Recipe, prepared: Prepared) -> str:
     """The first 12 hex digits of the hash of recipe, data and seed."""
+    return identity(recipe, prepared.signature, prepared.vocab.fingerprint)
+
+
+def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
+    """The id of a run, from what its record keeps too: the checksums of the corpus and the vocabulary's fingerprint."""
     config = recipe.to_dict()
-    for section in _NO_MATTER:
+    for section in _IRRELEVANT:
         config.pop(section, None)
     config["training"].pop("threads")
-    config["corpus"] = {split: prepared.signature[split] for split in ("train", "valid", "test")}
+    config["corpus"] = {split: corpus[split] for split in ("train", "valid", "test")}
     config["regularizer"].pop("name")
-    identity = json.dumps([SCHEMA, config, prepared.vocab.fingerprint], sort_keys=True)
-    return hashlib.sha256(identity.encode()).hexdigest()[:12]
+    hashed = json.dumps([SCHEMA, config, vocabulary], sort_keys=True)
+    return hashlib.sha256(hashed.encode()).hexdigest()[:12]
 
 
 def run_name(recipe: Recipe) -> str:

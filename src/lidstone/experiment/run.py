@@ -31,7 +31,7 @@ from lidstone.experiment.record import (
     write_record,
 )
 from lidstone.experiment.saved import SavedModel
-from lidstone.experiment.scoring import Scorer, beam_of, reach_of
+from lidstone.experiment.scoring import Scorer, reach_of
 from lidstone.locks import claim
 from lidstone.recipe.recipe import Recipe
 from lidstone.training.arguments import process_count, process_rank, use_bf16
@@ -92,24 +92,30 @@ def _train(
     tensorboard: Path | None,
     watch: Watch | None,
 ) -> Run:
-    from lidstone.training.fit import FitSettings, fit
+    from lidstone.training.fit import fit
 
     model = make_model(recipe, prepared)
     batches = make_batches(recipe, prepared, reach_of(model))
-    settings = fit_settings(recipe, FitSettings, tensorboard=tensorboard)
     with _first_process_first():
-        steps = settings.steps(len(batches), process_count())
+        steps = recipe.training.steps(len(batches), process_count())
         loss = make_loss(recipe.regularizer, prepared, steps, linear=_takes_hidden_states(recipe))
     scorer = Scorer(recipe, prepared)
     fitted = fit(
-        model, loss, batches, _watched(scorer.validation(), watch), settings, folder / "checkpoints", resume=resume
+        model,
+        loss,
+        batches,
+        _watched(scorer.validation(), watch),
+        recipe.training,
+        folder / "checkpoints",
+        metric=recipe.evaluation.metric,
+        description=recipe.regularizer.name,
+        tensorboard=tensorboard,
+        resume=resume,
     )
     if process_rank() > 0:
         return Run(folder, {})
     model.eval()
-    saved = SavedModel(
-        recipe.task, model, prepared.target, prepared.source, beam_of(recipe.evaluation), f"{folder.name}"
-    )
+    saved = SavedModel(recipe.task, model, prepared.target, prepared.source, recipe.evaluation, folder.name)
     with new_folder(folder / "model") as made:
         saved.save(made)
     metrics, sentences = scorer.test(model)
@@ -149,7 +155,7 @@ def make_model(recipe: Recipe, prepared: Prepared) -> Any:
     torch.manual_seed(recipe.training.seed)
     source = prepared.source.vocabulary.size if prepared.source else None
     return build_model(
-        recipe.model.spec(),
+        recipe.model,
         prepared.vocab.size,
         source_vocab_size=source,
         shared_vocabulary=recipe.tokenizer.shared_vocabulary,
@@ -176,15 +182,6 @@ def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -
             hint="set training.block_length lower",
         )
     return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed)
-
-
-def fit_settings(recipe: Recipe, settings: Any, **more: Any) -> Any:
-    """The recipe's section `training` as `FitSettings`."""
-    from dataclasses import fields
-
-    known = {field.name for field in fields(settings)}
-    values = {name: value for name, value in dict(recipe.training).items() if name in known}
-    return settings(**values, metric=recipe.evaluation.metric, description=recipe.regularizer.name, **more)
 
 
 def _record(

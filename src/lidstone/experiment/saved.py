@@ -8,13 +8,21 @@ model/  config.json  model.safetensors  ...      what `from_pretrained` of trans
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lidstone.corpus.pipeline import TextPipeline
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.evaluation.beam import Beam
+
+_BEAM_KEYS = {
+    "beams": "beam",
+    "length_penalty": "length_penalty",
+    "factor": "max_length_factor",
+    "extra": "max_length_extra",
+    "batch_size": "batch_size",
+}  # what a file calls the fields of `Beam`
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,8 @@ class SavedModel:
                     pipeline.tokenizer.save_pretrained(folder)
                     pipeline = replace(pipeline, checkpoint=".")
                 _write(folder / f"{side}.json", pipeline.to_dict())
-        _write(folder / "lidstone.json", {"format": 1, "task": self.task, "name": self.name, "beam": asdict(self.beam)})
+        beam = {key: getattr(self.beam, field) for key, field in _BEAM_KEYS.items()}
+        _write(folder / "lidstone.json", {"format": 1, "task": self.task, "name": self.name, "beam": beam})
 
 
 def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
@@ -79,9 +88,8 @@ def _ours(folder: Path) -> SavedModel:
     sides = {side: _pipeline(folder, side) for side in ("target", "source")}
     if sides["target"] is None:
         raise FileFormatError(f"{folder} has no target.json", hint="copy the whole model folder")
-    return SavedModel(
-        facts["task"], load_model(folder), sides["target"], sides["source"], Beam(**facts["beam"]), str(facts["name"])
-    )
+    beam = Beam(**{_BEAM_KEYS[key]: value for key, value in facts["beam"].items()})
+    return SavedModel(facts["task"], load_model(folder), sides["target"], sides["source"], beam, str(facts["name"]))
 
 
 def _foreign(folder: Path) -> SavedModel:

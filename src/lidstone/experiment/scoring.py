@@ -12,23 +12,11 @@ from typing import Any
 import numpy as np
 
 from lidstone.corpus.prepared import Prepared, Split
-from lidstone.evaluation.beam import Beam, translate_ids
+from lidstone.evaluation.beam import translate_ids
 from lidstone.evaluation.perplexity import SentenceScores, score_pairs, score_sentences
 from lidstone.progress import progress_bar
 from lidstone.recipe.recipe import Recipe
-from lidstone.recipe.sections import Evaluation
 from lidstone.training.arguments import process_count, process_rank
-
-
-def beam_of(evaluation: Evaluation) -> Beam:
-    """The search that a recipe asks for."""
-    return Beam(
-        evaluation.beam,
-        evaluation.length_penalty,
-        evaluation.max_length_factor,
-        evaluation.max_length_extra,
-        evaluation.batch_size,
-    )
 
 
 def reach_of(model: Any) -> int | None:
@@ -83,8 +71,7 @@ class Scorer:
         assert split.source is not None
         sources = list(split.source)[every]
         with progress_bar(len(sources), "translating", show=show) as advance:
-            beam = beam_of(self.recipe.evaluation)
-            found = translate_ids(model, sources, self.prepared.vocab, beam, advance=advance)
+            found = translate_ids(model, sources, self.prepared.vocab, self.recipe.evaluation, advance=advance)
         return [self.prepared.target.decode(ids) for ids in found]
 
     def _shared_likelihood(self, model: Any, split: Split) -> SentenceScores:

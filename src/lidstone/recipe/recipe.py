@@ -22,21 +22,21 @@ from lidstone.recipe.sections import (
     Corpus,
     Evaluation,
     Files,
-    Model,
+    ModelSpec,
     Regularizer,
     Schedule,
-    Section,
     Sweep,
     Tokenizer,
     Training,
 )
 from lidstone.recipe.yaml import apply_overrides, laid_over, load_yaml
+from lidstone.section import Section
 
 __all__ = [
     "Corpus",
     "Evaluation",
     "Files",
-    "Model",
+    "ModelSpec",
     "Recipe",
     "Regularizer",
     "Schedule",
@@ -73,7 +73,7 @@ class Recipe(Section):
     """What results are filed under."""
     corpus: Corpus
     tokenizer: Tokenizer = Tokenizer()
-    model: Model = Model()
+    model: ModelSpec = ModelSpec()
     regularizer: Regularizer = Regularizer()
     """The regularizer of a single training; its order, form, empirical and schedule hold for all methods."""
     methods: tuple[Regularizer, ...] = ()

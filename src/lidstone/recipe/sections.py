@@ -1,47 +1,24 @@
-"""The sections of a recipe, as frozen pydantic models: what may be set, within which range, with what default.
+"""The sections of a recipe: what may be set, within which range, with what default.
 
-The defaults are the paper's language model; `recipe/recipe.py` lays the translation defaults over them.
-How a section is used is no matter of this file.
+`ModelSpec`, `Training` and `Beam` are defined where they are used, in `training` and `evaluation`; the others here. The
+defaults are the paper's language model; `recipe/recipe.py` lays the translation defaults over them.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
-from lidstone.training.architectures import ModelSpec
+from lidstone.evaluation.beam import Beam
+from lidstone.regularizer.schedule import Kind
+from lidstone.regularizer.schedule import Schedule as StrengthSchedule
+from lidstone.section import Positive, Section
+from lidstone.training.settings import Metric, ModelSpec, Training
 
-Positive = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
+__all__ = ["Corpus", "Evaluation", "Files", "ModelSpec", "Regularizer", "Schedule", "Sweep", "Tokenizer", "Training"]
+
 Strength = Annotated[float, Field(ge=0)]
-
-
-class Section(BaseModel):
-    """A part of a recipe: no unknown keys, no changes after loading, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
-
-    LATER: ClassVar[frozenset[str]] = frozenset()
-    """Keys that the first version did not have: written only where they are set, so old recipes keep their run ids."""
-
-    @model_serializer(mode="wrap")
-    def _without_later_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        values: dict[str, Any] = serialize(self)
-        return {
-            key: value
-            for key, value in values.items()
-            if key not in self.LATER or getattr(self, key) != fields[key].default
-        }
 
 
 class Files(Section):
@@ -125,34 +102,23 @@ class Tokenizer(Section):
     """Round the vocabulary size up to a multiple, with unused ids (fairseq: 8)."""
 
 
-class Model(Section):
-    """The network; the fields are those of `lidstone.training.models.ModelSpec`."""
-
-    kind: Literal["transformer-lm", "transformer-mt", "auto"] = "transformer-lm"
-    layers: Positive = 6
-    width: Annotated[int, Field(ge=2)] = 512
-    heads: Positive = 8
-    ffn: Positive = 2048
-    dropout: Rate = 0.1
-    attention_dropout: Rate = 0.0
-    max_positions: Positive = 512
-    tied: bool = True
-    checkpoint: str | None = None
-    options: dict[str, Any] = {}
-
-    def spec(self) -> ModelSpec:
-        """The same values for `build_model`."""
-        return ModelSpec(**{**self.model_dump(), "options": tuple(sorted(self.options.items()))})
-
-
 class Schedule(Section):
-    """How the strengths change over training."""
+    """How the strengths change over training: `lidstone.Schedule`, with its length in updates."""
 
-    kind: Literal["constant", "linear", "cosine"] = "constant"
-    final: Strength = 0.0
+    kind: Kind = "constant"
+    """constant, linear or cosine."""
+    final: Annotated[float, Field(ge=0, le=1)] = 0.0
     """For linear and cosine: the factor on the strengths at the end."""
     steps: Positive | None = None
     """Reached after so many steps; null: at the end of training."""
+
+    def over(self, steps: int) -> StrengthSchedule:
+        """The schedule of a training of so many updates.
+
+        >>> Schedule(kind="linear", steps=50).over(100)(0.25)
+        0.5
+        """
+        return StrengthSchedule(self.kind, end=self.final, share=min(1.0, self.steps / steps) if self.steps else 1.0)
 
 
 Baseline = Literal["none", "smoother", "label_smoothing", "unigram_label_smoothing", "confidence_penalty"]
@@ -167,7 +133,7 @@ class Regularizer(Section):
     """smoother is implied by `smoother:`; the others are baselines with the strength gamma."""
     smoother: str | None = None
     """Name of a smoother, such as jelinek-mercer; null for none."""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field(default_factory=dict)
     """Its parameters, such as {weights: 0.75}."""
     order: Annotated[int, Field(ge=1, le=8)] = 2
     """The n of the n-grams."""
@@ -219,63 +185,11 @@ class Regularizer(Section):
         return self
 
 
-class Training(Section):
-    """How the network is trained."""
-
-    epochs: Positive | None = None
-    """Stop after so many passes over the training text."""
-    max_steps: Positive | None = 50_000
-    """Stop after so many updates."""
-    batch_tokens: Positive | None = 2048
-    """Target tokens per batch, padding included."""
-    batch_size: Positive | None = None
-    """Sequences per batch, instead of batch_tokens."""
-    accumulation: Positive = 16
-    """Batches per update."""
-    learning_rate: Annotated[float, Field(gt=0)] = 5e-4
-    betas: tuple[Rate, Rate] = (0.9, 0.98)
-    """Adam's two decay rates."""
-    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
-    """How the learning rate falls after the warm-up."""
-    warmup_steps: Annotated[int, Field(ge=0)] = 4000
-    warmup_start: Annotated[float, Field(ge=0)] = 1e-7
-    """The learning rate at step 0, from which it rises linearly."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    clip: Annotated[float, Field(ge=0)] = 0.0
-    """Largest gradient norm; 0: no clipping."""
-    block_length: Annotated[int, Field(ge=2)] | None = 512
-    """Language models: pack the text into blocks of so many tokens; null: one sentence per sequence."""
-    patience: Positive | None = 5
-    """Stop after so many evaluations without a better validation score; null: never."""
-    eval_every: Positive | None = None
-    """Evaluate every so many updates; null: after each epoch."""
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto: bf16 on a GPU that has it, fp32 elsewhere."""
-    threads: Positive | None = None
-    """CPU threads; null: torch's own choice."""
-
-    @model_validator(mode="after")
-    def _one_of_each(self) -> Training:
-        if self.epochs is None and self.max_steps is None:
-            raise ValueError("training needs an end: set epochs or max_steps")
-        if (self.batch_tokens is None) == (self.batch_size is None):
-            raise ValueError("set either batch_tokens or batch_size, and the other to null")
-        return self
-
-
-class Evaluation(Section):
+class Evaluation(Beam):
     """How a trained model is scored."""
 
-    metric: Literal["perplexity", "bleu"] = "perplexity"
+    metric: Metric = "perplexity"
     """What early stopping and model choice look at, on the validation text."""
-    beam: Positive = 5
-    length_penalty: float = 1.0
-    """Scores are divided by length to this power."""
-    max_length_factor: Annotated[float, Field(ge=0)] = 1.2
-    """A translation has at most factor x source length + extra tokens."""
-    max_length_extra: Annotated[int, Field(ge=0)] = 10
-    batch_size: Positive = 64
     valid_limit: Positive | None = None
     """Early stopping looks at the first so many validation sentences only; null: at all."""
 
@@ -283,11 +197,12 @@ class Evaluation(Section):
 class Sweep(Section):
     """What `lidstone sweep` searches: every combination of the axes, for each method."""
 
-    axes: dict[str, list[Any]] = {}
+    axes: dict[str, list[Any]] = Field(default_factory=dict)
     """Values by dotted key, e.g. regularizer.gamma_plus: [0.05, 0.1]."""
-    by_method: dict[str, dict[str, list[Any]]] = {}
+    by_method: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
     """Further axes of single methods, by the method's name."""
     search: Literal["grid", "tpe"] = "grid"
+    """grid: all combinations; tpe: Optuna's guided search."""
     trials: Positive | None = None
     """For tpe: how many settings to try per method."""
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)

@@ -114,7 +114,7 @@ class Search:
         """Of all that the scores depend on: a search does not go on with those of another recipe."""
         config = self.recipe.method(self.method).to_dict()
         config.pop("sweep")
-        identity = json.dumps([config, list(self.axes.items()), seeds_of(self.recipe)[0]])
+        identity = json.dumps([config, list(self.axes.items()), seeds_of(self.recipe)[0]], sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 

@@ -7,47 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.training.settings import ModelSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
-
-ModelKind = Literal["transformer-lm", "transformer-mt", "auto"]
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """The shape of a model, without its vocabulary. The defaults are the paper's language model.
-
-    >>> ModelSpec().width
-    512
-    """
-
-    kind: ModelKind = "transformer-lm"
-    """transformer-lm (OPT class), transformer-mt (Marian class) or auto (a checkpoint or configuration)."""
-    layers: int = 6
-    """Layers of the decoder, and of the encoder where there is one."""
-    width: int = 512
-    """Size of the embeddings and hidden states."""
-    heads: int = 8
-    """Attention heads per layer."""
-    ffn: int = 2048
-    """Inner size of the feed-forward layers."""
-    dropout: float = 0.1
-    """Dropout after each sub-layer."""
-    attention_dropout: float = 0.0
-    """Dropout on attention weights."""
-    max_positions: int = 512
-    """Longest sequence the model can read."""
-    tied: bool = True
-    """Share the input and output embeddings of the decoder."""
-    checkpoint: str | None = None
-    """For auto: a checkpoint folder, a configuration file (.json), or a model type such as gpt2."""
-    options: tuple[tuple[str, Any], ...] = ()
-    """For auto: further fields of the configuration, as (name, value) pairs."""
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lidstone.errors import RunError
-
-if TYPE_CHECKING:
-    from lidstone.training.fit import FitSettings
+from lidstone.training.settings import Metric, Training
 
 
-def training_arguments(settings: FitSettings, batches: int, folder: Path) -> Any:
+def training_arguments(
+    settings: Training, batches: int, folder: Path, *, metric: Metric, tensorboard: Path | None = None
+) -> Any:
     """Arguments for a Trainer whose dataset has so many ready batches."""
     import torch
     from transformers import TrainingArguments
@@ -20,8 +20,8 @@ def training_arguments(settings: FitSettings, batches: int, folder: Path) -> Any
     cuda, processes = torch.cuda.is_available(), process_count()
     every: Any = "steps" if settings.eval_every else "epoch"
     interval = settings.eval_every or 1
-    if settings.tensorboard:
-        os.environ["TENSORBOARD_LOGGING_DIR"] = str(settings.tensorboard)
+    if tensorboard:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(tensorboard)
     return TrainingArguments(
         output_dir=str(folder.resolve()),
         max_steps=settings.steps(batches, processes),
@@ -42,15 +42,15 @@ def training_arguments(settings: FitSettings, batches: int, folder: Path) -> Any
         logging_steps=interval,
         save_total_limit=2,  # the best and the last
         load_best_model_at_end=True,
-        metric_for_best_model=f"eval_{settings.metric}",
-        greater_is_better=settings.metric == "bleu",
+        metric_for_best_model=f"eval_{metric}",
+        greater_is_better=metric == "bleu",
         restore_callback_states_from_checkpoint=True,
         logging_nan_inf_filter=False,  # a NaN stops us instead
         remove_unused_columns=False,
         disable_tqdm=True,
         log_level="error",
         log_level_replica="error",
-        report_to=["tensorboard"] if settings.tensorboard else [],
+        report_to=["tensorboard"] if tensorboard else [],
         use_cpu=not cuda,
         bf16=use_bf16(settings.precision, cuda),
         dataloader_pin_memory=cuda,

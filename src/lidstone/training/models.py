@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.training.architectures import (
-    ModelSpec,
     Specials,
     check_heads,
     freeze_positions,
@@ -20,6 +19,7 @@ from lidstone.training.architectures import (
     sinusoids,
     translation_model,
 )
+from lidstone.training.settings import ModelSpec
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -80,7 +80,7 @@ def _auto(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedMod
     from transformers import AutoConfig, AutoModelForCausalLM
 
     ids = {"bos_token_id": specials.bos, "eos_token_id": specials.eos, "pad_token_id": specials.pad}
-    values = {**ids, **dict(spec.options), "vocab_size": vocab_size}
+    values = {**ids, **spec.options, "vocab_size": vocab_size}
     make = AutoConfig.from_pretrained if path.suffix == ".json" else AutoConfig.for_model
     try:
         plain = make(spec.checkpoint)
@@ -89,7 +89,7 @@ def _auto(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedMod
             f"{spec.checkpoint} is no checkpoint folder, configuration file or known model type",
             hint="give a folder made by save_pretrained, a config.json, or a type such as gpt2, llama or opt",
         ) from error
-    unknown = [option for option in dict(spec.options) if not hasattr(plain, option)]
+    unknown = [option for option in spec.options if not hasattr(plain, option)]
     if unknown:
         raise InputError(f"{spec.checkpoint} has no option {unknown[0]!r}", hint="see model.options")
     try:

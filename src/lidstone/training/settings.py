@@ -1,0 +1,135 @@
+"""The settings of a network and of its training: the sections `model` and `training` of a recipe.
+
+The defaults are those of the paper's language model.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from lidstone.errors import RunError
+from lidstone.section import Positive, Rate, Section
+
+Metric = Literal["perplexity", "bleu"]
+
+
+class ModelSpec(Section):
+    """The shape of a model, without its vocabulary.
+
+    >>> ModelSpec().width
+    512
+    """
+
+    kind: Literal["transformer-lm", "transformer-mt", "auto"] = "transformer-lm"
+    """transformer-lm (OPT class), transformer-mt (Marian class) or auto (a checkpoint or configuration)."""
+    layers: Positive = 6
+    """Layers of the decoder, and of the encoder where there is one."""
+    width: Annotated[int, Field(ge=2)] = 512
+    """Size of the embeddings and hidden states."""
+    heads: Positive = 8
+    """Attention heads per layer."""
+    ffn: Positive = 2048
+    """Inner size of the feed-forward layers."""
+    dropout: Rate = 0.1
+    """Dropout after each sub-layer."""
+    attention_dropout: Rate = 0.0
+    """Dropout on attention weights."""
+    max_positions: Positive = 512
+    """Longest sequence the model can read."""
+    tied: bool = True
+    """Share the input and output embeddings of the decoder."""
+    checkpoint: str | None = None
+    """For auto: a checkpoint folder, a configuration file (.json), or a model type such as gpt2."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """For auto: further fields of the configuration, by name."""
+
+
+class Training(Section):
+    """How the network is trained."""
+
+    epochs: Positive | None = None
+    """Stop after so many passes over the training text."""
+    max_steps: Positive | None = 50_000
+    """Stop after so many updates."""
+    batch_tokens: Positive | None = 2048
+    """Target tokens per batch, padding included."""
+    batch_size: Positive | None = None
+    """Sequences per batch, instead of batch_tokens."""
+    accumulation: Positive = 16
+    """Batches per update, over all processes."""
+    learning_rate: Annotated[float, Field(gt=0)] = 5e-4
+    """The highest learning rate, of Adam."""
+    betas: tuple[Rate, Rate] = (0.9, 0.98)
+    """Adam's two decay rates."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    """How the learning rate falls after the warm-up."""
+    warmup_steps: Annotated[int, Field(ge=0)] = 4000
+    """Updates until the learning rate is highest."""
+    warmup_start: Annotated[float, Field(ge=0)] = 1e-7
+    """The learning rate at step 0, from which it rises linearly."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Adam's decoupled weight decay."""
+    clip: Annotated[float, Field(ge=0)] = 0.0
+    """Largest gradient norm; 0: no clipping."""
+    block_length: Annotated[int, Field(ge=2)] | None = 512
+    """Language models: pack the text into blocks of so many tokens; null: one sentence per sequence."""
+    patience: Positive | None = 5
+    """Stop after so many evaluations without a better validation score; null: never."""
+    eval_every: Positive | None = None
+    """Evaluate every so many updates; null: after each epoch."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Fixes weights, order of batches and dropout."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 on a GPU that has it, fp32 elsewhere."""
+    threads: Positive | None = None
+    """CPU threads; null: torch's own choice."""
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Training:
+        if self.epochs is None and self.max_steps is None:
+            raise ValueError("training needs an end: set epochs or max_steps")
+        if (self.batch_tokens is None) == (self.batch_size is None):
+            raise ValueError("set either batch_tokens or batch_size, and the other to null")
+        return self
+
+    def steps(self, batches: int, processes: int = 1) -> int:
+        """How many updates the training has, if it is not stopped early.
+
+        >>> Training(epochs=2, max_steps=None, accumulation=2).steps(batches=5)     # 3 updates per epoch
+        6
+        """
+        per_process = math.ceil(batches / processes)
+        per_epoch = math.ceil(per_process / self.share(processes))
+        ends = [self.epochs * per_epoch if self.epochs else None, self.max_steps]
+        return min(end for end in ends if end is not None)
+
+    def share(self, processes: int) -> int:
+        """The batches per update of one process."""
+        if self.accumulation % processes:
+            raise RunError(
+                f"{self.accumulation} batches per update cannot be shared by {processes} processes",
+                hint="set training.accumulation to a multiple of the processes, and smaller batches with it",
+            )
+        return self.accumulation // processes
+
+    def rate(self, step: int, steps: int) -> float:
+        """The factor on the learning rate after `step` updates: a linear warm-up, then the schedule.
+
+        >>> settings = Training(learning_rate=1.0, warmup_steps=4, warmup_start=0.0)
+        >>> [round(settings.rate(step, 100), 3) for step in (0, 2, 4, 16)]
+        [0.0, 0.5, 1.0, 0.5]
+        """
+        warm = max(self.warmup_steps, 1)
+        if step < self.warmup_steps:
+            start = self.warmup_start / self.learning_rate
+            return start + (1 - start) * step / warm
+        done = (step - self.warmup_steps) / max(steps - self.warmup_steps, 1)
+        return {
+            "constant": 1.0,
+            "inverse_sqrt": math.sqrt(warm / max(step, 1)),
+            "linear": max(0.0, 1 - done),
+            "cosine": (1 + math.cos(math.pi * min(done, 1.0))) / 2,
+        }[self.schedule]

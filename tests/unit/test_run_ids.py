@@ -1,0 +1,43 @@
+"""The id of a run is what finds it again: committed runs must keep theirs, whatever the recipe's classes become."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pydantic")
+
+from lidstone.experiment.record import identity
+from lidstone.recipe.recipe import make_recipe
+
+RUNS = sorted((Path(__file__).parents[2] / "results").glob("*/*/run.json"))
+
+
+def recomputed(record: dict) -> str:
+    signature = record["signature"]
+    return identity(make_recipe(record["config"]), signature["corpus"], signature["vocabulary"])
+
+
+def test_committed_runs_of_both_tasks_keep_their_ids() -> None:
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in RUNS]
+    assert {record["task"] for record in records} == {"lm", "mt"}
+    assert len(records) > 100
+    moved = {record["id"]: recomputed(record) for record in records if recomputed(record) != record["id"]}
+    assert moved == {}
+
+
+@pytest.mark.parametrize("change", [{"seed": 99}, {"learning_rate": 0.5}, {"patience": 1}])
+def test_what_changes_the_training_changes_the_id(change: dict) -> None:
+    record = json.loads(RUNS[0].read_text(encoding="utf-8"))
+    record["config"]["training"] |= change
+    assert recomputed(record) != record["id"]
+
+
+def test_threads_names_and_the_sweep_do_not_change_the_id() -> None:
+    record = json.loads(RUNS[0].read_text(encoding="utf-8"))
+    record["config"]["training"]["threads"] = 7
+    record["config"]["name"] = record["config"]["regularizer"]["name"] = "another"
+    record["config"]["sweep"] = {"seeds": [4]}
+    assert recomputed(record) == record["id"]
