@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
+from lidstone.regularizer.checks import report_overflow
 from lidstone.regularizer.core import dense_dot, gradient_, losses, plain_losses
-from lidstone.regularizer.loss import LossParts, SmoothedLoss, report_overflow
+from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.regularizer.targets import Plan, Targets
 
 CHUNK_BYTES = 32 * 2**20

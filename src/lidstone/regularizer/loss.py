@@ -6,9 +6,7 @@ label smoothing whose uniform distribution is replaced by an n-gram model that h
 
 from __future__ import annotations
 
-import math
-import warnings
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
+from lidstone.regularizer.checks import check_choices, check_counts, check_shapes, report_overflow, strengths_of
 from lidstone.regularizer.core import Losses, dense_dot, gradient_, losses, plain_losses
 from lidstone.regularizer.schedule import CONSTANT, Schedule
 from lidstone.regularizer.targets import Empirical, Form, Plan, Targets, shift_right
@@ -58,9 +57,9 @@ class SmoothedLoss(nn.Module):
         gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only.
         """
         super().__init__()
-        self.gamma_plus, self.gamma_minus = _strengths(table, gamma, gamma_plus, gamma_minus, form)
-        _check_choices(form=(form, Form), empirical=(empirical, Empirical), reduction=(reduction, Reduction))
-        _check_counts(table, counts, empirical, form)
+        self.gamma_plus, self.gamma_minus = strengths_of(table, gamma, gamma_plus, gamma_minus, form)
+        check_choices(form=(form, Form), empirical=(empirical, Empirical), reduction=(reduction, Reduction))
+        check_counts(table, counts, empirical, form)
         self.form: Form = form
         self.empirical: Empirical = empirical
         self.ignore_index, self.reduction, self.schedule = ignore_index, reduction, schedule
@@ -212,77 +211,3 @@ class _Fused(torch.autograd.Function):
 def _as_rows(ids: Tensor) -> Tensor:
     """Ids of any shape as (rows, time)."""
     return ids.reshape(ids.shape[:-1].numel(), ids.shape[-1]) if ids.dim() else ids.reshape(1, 1)
-
-
-def _strengths(
-    table: BackoffTable | None, gamma: float | None, plus: float | None, minus: float | None, form: Form
-) -> tuple[float, float]:
-    if gamma is not None and (plus is not None or minus is not None):
-        raise InputError("gamma sets both strengths", hint="give gamma, or gamma_plus and gamma_minus")
-    given = [gamma if strength is None else strength for strength in (plus, minus)]
-    if table is not None and None in given:
-        raise InputError("the strength is missing", hint="give gamma=0.25, or gamma_plus= and gamma_minus=")
-    strengths = [float(strength or 0.0) for strength in given]
-    for name, value in zip(("gamma_plus", "gamma_minus"), strengths, strict=True):
-        if not (math.isfinite(value) and value >= 0):
-            raise InputError(f"{name} must not be negative: {value}", hint="useful strengths are from 0.005 to 0.5")
-    if form == "exact" and strengths[1] > 1:
-        raise InputError(
-            f"gamma_minus = {strengths[1]} > 1 in the exact form makes the target of the label negative",
-            hint='use gamma_minus <= 1, or form="published"',
-        )
-    if table is None and any(strengths):
-        raise InputError(
-            f"strengths {strengths} without a table have nothing to act on",
-            hint="give the table, or leave gamma out for plain cross-entropy",
-        )
-    if table is not None and not any(strengths):
-        warnings.warn("both strengths are 0: this is plain cross-entropy", stacklevel=4)
-    return strengths[0], strengths[1]
-
-
-def _check_choices(**choices: tuple[str, Any]) -> None:
-    for name, (value, allowed) in choices.items():
-        if value not in get_args(allowed):
-            raise InputError(f"{name}={value!r} is unknown", hint=f"choose from {', '.join(get_args(allowed))}")
-
-
-def _check_counts(table: BackoffTable | None, counts: Counts | None, empirical: Empirical, form: Form) -> None:
-    if table is None:
-        return
-    if counts is not None:
-        table.require(counts.vocab)
-        if counts.order != table.order:
-            raise InputError(
-                f"the table has order {table.order}, the counts have order {counts.order}",
-                hint="count and fit with one order",
-            )
-    if empirical == "ngram":
-        if counts is None:
-            raise InputError('empirical="ngram" needs the counts of the training text', hint="pass counts=")
-        if form == "exact":
-            warnings.warn(
-                'form="exact" with empirical="ngram" has no lower bound for a model that sees more than the n-gram '
-                'history; prefer empirical="token"',
-                stacklevel=4,
-            )
-
-
-def check_shapes(logits: Tensor, labels: Tensor) -> None:
-    """Refuse logits that do not score the labels."""
-    if logits.shape[:-1] != labels.shape:
-        raise InputError(
-            f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels.shape)}",
-            hint="logits are (batch, time, V) and labels (batch, time), aligned: shift a causal model's first",
-        )
-
-
-def report_overflow(losses: Tensor, logits: Tensor) -> None:
-    """Warn of losses that are not finite, where looking costs nothing; they are passed on as they are."""
-    if losses.device.type == "cpu" and not bool(torch.isfinite(losses).all()):
-        where = f" at {int((~torch.isfinite(losses)).sum())} of {losses.numel()} positions" if losses.dim() else ""
-        warnings.warn(
-            f"the loss is not finite{where}: the logits ({logits.dtype}) hold NaN or infinities; "
-            "lower the learning rate, clip gradients, or use bfloat16 instead of float16",
-            stacklevel=3,
-        )

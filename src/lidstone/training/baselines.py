@@ -17,7 +17,8 @@ from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import empty_level, uniform, unigrams
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.loss import LossParts, SmoothedLoss, check_shapes
+from lidstone.regularizer.checks import check_shapes
+from lidstone.regularizer.loss import LossParts, SmoothedLoss
 
 
 def uniform_table(counts: Counts) -> BackoffTable:

@@ -1,0 +1,92 @@
+"""Checks of what a user gives to a loss: settings when it is made, tensors when it is called."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from lidstone.errors import InputError
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.table import BackoffTable
+from lidstone.regularizer.targets import Empirical, Form
+
+
+def strengths_of(
+    table: BackoffTable | None, gamma: float | None, plus: float | None, minus: float | None, form: Form
+) -> tuple[float, float]:
+    """gamma_plus and gamma_minus, checked; zero without a table."""
+    if gamma is not None and (plus is not None or minus is not None):
+        raise InputError("gamma sets both strengths", hint="give gamma, or gamma_plus and gamma_minus")
+    given = [gamma if strength is None else strength for strength in (plus, minus)]
+    if table is not None and None in given:
+        raise InputError("the strength is missing", hint="give gamma=0.25, or gamma_plus= and gamma_minus=")
+    strengths = [float(strength or 0.0) for strength in given]
+    for name, value in zip(("gamma_plus", "gamma_minus"), strengths, strict=True):
+        if not (math.isfinite(value) and value >= 0):
+            raise InputError(f"{name} must not be negative: {value}", hint="useful strengths are from 0.005 to 0.5")
+    if form == "exact" and strengths[1] > 1:
+        raise InputError(
+            f"gamma_minus = {strengths[1]} > 1 in the exact form makes the target of the label negative",
+            hint='use gamma_minus <= 1, or form="published"',
+        )
+    if table is None and any(strengths):
+        raise InputError(
+            f"strengths {strengths} without a table have nothing to act on",
+            hint="give the table, or leave gamma out for plain cross-entropy",
+        )
+    if table is not None and not any(strengths):
+        warnings.warn("both strengths are 0: this is plain cross-entropy", stacklevel=4)
+    return strengths[0], strengths[1]
+
+
+def check_choices(**choices: tuple[str, Any]) -> None:
+    """Refuse a word that is not one of the choices: name=(value, Literal[...])."""
+    for name, (value, allowed) in choices.items():
+        if value not in get_args(allowed):
+            raise InputError(f"{name}={value!r} is unknown", hint=f"choose from {', '.join(get_args(allowed))}")
+
+
+def check_counts(table: BackoffTable | None, counts: Counts | None, empirical: Empirical, form: Form) -> None:
+    """Refuse counts that do not belong to the table, and warn of a loss without lower bound."""
+    if table is None:
+        return
+    if counts is not None:
+        table.require(counts.vocab)
+        if counts.order != table.order:
+            raise InputError(
+                f"the table has order {table.order}, the counts have order {counts.order}",
+                hint="count and fit with one order",
+            )
+    if empirical == "ngram":
+        if counts is None:
+            raise InputError('empirical="ngram" needs the counts of the training text', hint="pass counts=")
+        if form == "exact":
+            warnings.warn(
+                'form="exact" with empirical="ngram" has no lower bound for a model that sees more than the n-gram '
+                'history; prefer empirical="token"',
+                stacklevel=4,
+            )
+
+
+def check_shapes(logits: Tensor, labels: Tensor) -> None:
+    """Refuse logits that do not score the labels."""
+    if logits.shape[:-1] != labels.shape:
+        raise InputError(
+            f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels.shape)}",
+            hint="logits are (batch, time, V) and labels (batch, time), aligned: shift a causal model's first",
+        )
+
+
+def report_overflow(losses: Tensor, logits: Tensor) -> None:
+    """Warn of losses that are not finite, where looking costs nothing; they are passed on as they are."""
+    if losses.device.type == "cpu" and not bool(torch.isfinite(losses).all()):
+        where = f" at {int((~torch.isfinite(losses)).sum())} of {losses.numel()} positions" if losses.dim() else ""
+        warnings.warn(
+            f"the loss is not finite{where}: the logits ({logits.dtype}) hold NaN or infinities; "
+            "lower the learning rate, clip gradients, or use bfloat16 instead of float16",
+            stacklevel=3,
+        )
