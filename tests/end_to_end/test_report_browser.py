@@ -106,6 +106,18 @@ def test_the_explorer_answers_to_the_keyboard(opened: Any) -> None:
     assert "After “in the”, seen 500 times, Katz moves Z" in opened.run(says)
 
 
+def test_the_explorer_finds_a_history_by_a_part_of_it(opened: Any) -> None:
+    says = "return document.getElementById('explorer-says').textContent"
+    type_in = "const s = document.getElementById('explorer-search'); s.value = {}; s.dispatchEvent(new Event('input'))"
+    options = "return [...document.querySelectorAll('#explorer-history option')].map(o => o.textContent)"
+    opened.run(type_in.format("'THE'"))
+    assert opened.run(options) == ["in the"] and "After “in the”" in opened.run(says)
+    opened.run(type_in.format("'<b>zebra'"))
+    assert "No history holds “<b>zebra”" in opened.run(says)
+    opened.run(type_in.format("''"))
+    assert len(opened.run(options)) == 3
+
+
 def test_the_explorer_shows_the_numbers_it_was_given_as_bars(opened: Any) -> None:
     data = trees.explorer_data()["histories"][0]["smoothers"]["add-lambda"]
     rows = opened.run(
@@ -156,7 +168,19 @@ def test_dark_follows_the_system_and_the_button(browser: Any, page: str) -> None
     browser.run("localStorage.clear()")
 
 
-@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_wide_tables_scroll_within_themselves_on_a_phone(browser: Any, page: str) -> None:
+    browser.size(420, 800)
+    browser.open(page)
+    wide = browser.run(
+        "return [...document.querySelectorAll('table')].map(t => [t.getBoundingClientRect().width, "
+        "t.closest('.scroll') && getComputedStyle(t.closest('.scroll')).overflowX, "
+        "t.closest('.scroll')?.clientWidth])"
+    )
+    assert any(width > 420 for width, _, _ in wide), "the test needs a table wider than the phone"
+    assert all(overflow == "auto" and box <= 420 for width, overflow, box in wide if width)
+
+
+@pytest.mark.parametrize("width", [360, 420, 800, 1400])
 def test_no_width_makes_the_whole_page_scroll_sideways(browser: Any, page: str, width: int) -> None:
     browser.size(width, 800)
     browser.open(page)

@@ -88,7 +88,7 @@ def test_explorer_data_is_what_the_report_reads():
     assert first["smoothers"]["add-lambda"]["words"][0] == pytest.approx(
         {"word": "the", "p": 2 / 3, "smoothed": 5 / 11, "plus": 0.0, "minus": 7 / 9}, abs=1e-12
     )
-    assert len(first["smoothers"]["laplace"]["words"]) == 2
+    assert len(first["smoothers"]["laplace"]["words"]) == 4  # the, a; and the first two that gain: <unk>, </s>
     assert (start["history"], start["count"], unseen["count"]) == (["<s>"], 4, 0)
     assert read(made)["histories"][0]["smoothers"]["add-lambda"]["words"][0][:2] == [
         "the",
@@ -111,3 +111,15 @@ def test_mistakes():
         explain(TABLE, COUNTS, [6])
     with pytest.raises(InputError, match="thresholds"):
         explain(TABLE, count(TEXT, WORDS, 2, thresholds=[0, 1]), [2])
+
+
+def test_the_explorer_has_the_words_with_the_largest_p_plus_and_p_minus():
+    """Many words, few rows: rare words that gain or lose most are there all the same."""
+    vocab = Vocabulary(size=60, eos=0)
+    counts = count([[1, word] for word in range(2, 20) for _ in range(word)], vocab, 2)
+    table = AddLambda(lam=0.5).fit(counts)
+    found = explain(table, counts, [1])
+    rows = explorer_data({"a": table}, counts, [[1]], words=5)["histories"][0]["smoothers"]["a"]["words"]
+    shown = {row["word"] for row in rows}
+    for column in (found.plus, found.minus):
+        assert str(int(column.argmax())) in shown and sum(column[int(word)] > 0 for word in shown) >= 5

@@ -15,8 +15,10 @@ import pytest
 
 from lidstone.errors import FileFormatError
 from lidstone.report import Report
+from lidstone.report.charts import heat_chart
 from lidstone.report.explorer import explorer_data
 from lidstone.report.html import page
+from lidstone.report.series import heat_maps
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 
@@ -125,3 +127,14 @@ def test_the_page_stays_moderate_when_curves_are_long(tmp_path: Path) -> None:
 def test_damaged_explorer_data_is_refused(broken: dict) -> None:
     with pytest.raises(FileFormatError, match=r"explorer\.json is damaged"):
         explorer_data(broken)
+
+
+def test_strengths_that_are_always_equal_make_one_line(tmp_path: Path) -> None:
+    for gamma in (0.1, 0.2, 0.4):
+        method = trees.METHODS["katz"] | {"gamma_plus": gamma, "gamma_minus": gamma}
+        trees.write_run(tmp_path, trees.record("katz", 1, method=method, shift=100 * gamma), with_sentences=False)
+    (line,) = heat_maps(Report.from_runs(tmp_path))
+    assert line.is_line and line.minus == (0.1, 0.2, 0.4) and [len(row) for row in line.cells] == [3]
+    assert line.strengths(*line.best) == "γ=0.1"
+    drawn = str(heat_chart(line, Report.from_runs(tmp_path).metric))
+    assert "γ₊" not in drawn and drawn.count('class="cell h') == 3

@@ -131,10 +131,40 @@ def test_daggers_mean_significantly_better_and_never_worse() -> None:
     seeds = {c["system"]: c for c in report.comparisons if c["scope"] == "seeds"}
     assert seeds["good-turing"]["adjusted_p"] < 0.05 and not seeds["good-turing"]["better"]
     assert (
-        "† p < 0.05: significantly better than None (rank-sum, two-sided, Holm-corrected over 2)"
+        "† p < 0.05: significantly better than None (rank-sum-exact, two-sided, Holm-corrected over 2)"
         in report.table().caption
     )
     assert "‡" not in report.table().caption
+
+
+def test_all_tests_agree_on_one_direction_and_name_it() -> None:
+    report = Report.from_runs(
+        runs("none", [147.0, 147.2]) + runs("katz", [140.0, 140.2]) + runs("good-turing", [150.0, 152.0]),
+        compare=CompareRuns(scopes=("seeds",)),
+    )
+    found = {c["system"]: (c["direction"], c["better"], round(c["effect"]["difference"], 9), c["unit"])
+             for c in report.comparisons}  # fmt: skip
+    # improvements: 147.1 - 140.1 and 147.1 - 151
+    assert found == {"katz": ("better", True, 7.0, "Perplexity"), "good-turing": ("worse", False, -3.9, "Perplexity")}
+    for comparison in report.comparisons:
+        effect = comparison["effect"]
+        assert effect["low"] < effect["difference"] < effect["high"]
+
+
+def test_a_worse_method_is_called_worse_however_small_its_p(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=2, names=("none", "jelinek-mercer"))
+    report = Report.from_runs(tmp_path, baseline="jelinek-mercer", compare=CompareRuns(permutations=2_000))
+    (seeds,), (best,) = ([c for c in report.comparisons if c["scope"] == s] for s in ("seeds", "best-seed"))
+    assert seeds["direction"] == best["direction"] == "worse" and best["adjusted_p"] < 0.01
+    assert (seeds["unit"], best["unit"]) == ("Perplexity", "nats per sentence")
+    assert seeds["effect"]["difference"] < 0 and best["effect"]["difference"] < 0
+    page = report.to_html(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "worse than Jelinek–Mercer, p &lt; 0.001" in page or "worse than Jelinek–Mercer, p = 0.00" in page
+
+
+def test_one_comparison_is_not_called_corrected() -> None:
+    report = Report.from_runs(runs("none", [147.0, 147.1]) + runs("katz", [140.0, 141.0]), compare=compare_runs)
+    assert "Holm" not in report.table().caption and "uncorrected" in report.table().caption
 
 
 def test_without_comparisons_there_are_no_daggers_and_the_caption_says_so() -> None:

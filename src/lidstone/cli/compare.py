@@ -23,7 +23,7 @@ def compare(
     ],
     baseline: Annotated[str, typer.Option(help="The method to compare with.")] = "none",
     system: Annotated[list[str] | None, typer.Option(help="Only this method; may be given again.")] = None,
-    exact: Annotated[bool, typer.Option(help="Exact rank-sum, not the normal approximation.")] = False,
+    exact: Annotated[bool, typer.Option(help="Exact rank-sum; --no-exact: the paper's normal approximation.")] = True,
     correction: Annotated[Correction, typer.Option(help="For several systems at once.")] = Correction.holm,
     permutations: Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")] = 10_000,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1_000,
@@ -32,7 +32,10 @@ def compare(
     skip_damaged: Annotated[bool, typer.Option("--skip-damaged", help="Leave damaged runs out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Differences with their intervals, p-values and signatures: over seeds, and over sentences of the best seeds."""
+    """Improvements with their intervals, p-values and signatures: over seeds, and over sentences of the best seeds.
+
+    A positive improvement means that the system is better: a lower perplexity, a higher BLEU or log-likelihood.
+    """
     from lidstone.report.comparisons import CompareRuns
 
     tests = CompareRuns(exact, correction.value, permutations, samples, seed)
@@ -77,7 +80,7 @@ def _print(found: list[dict[str, Any]], json: bool) -> None:
     if json:
         print_json({"schema": 1, "comparisons": found})
     else:
-        heads = ["system", "against", "test", "difference", "interval", "p", "adjusted"]
+        heads = ["system", "is", "than", "test", "improvement", "interval", "unit", "p", "adjusted"]
         print_table(heads, [_row(comparison) for comparison in found])
         for signature in dict.fromkeys(c["signature"] for c in found if c["signature"]):
             say(f"signature: {signature}")
@@ -90,7 +93,8 @@ def _row(comparison: dict[str, Any]) -> list[str]:
     interval = f"{effect['low']:+.4g}..{effect['high']:+.4g}" if effect.get("low") is not None else "-"
     difference = f"{effect['difference']:+.4g}" if effect else "-"
     ps = [f"{p:.4g}" if p is not None else "-" for p in (comparison["p_value"], comparison["adjusted_p"])]
-    return [comparison["system"], comparison["baseline"], comparison["test"], difference, interval, *ps]
+    what = [comparison["system"], comparison["direction"] or "not tested", comparison["baseline"], comparison["test"]]
+    return [*what, difference, interval, comparison["unit"], *ps]
 
 
 def _is_single_run(path: Path) -> bool:

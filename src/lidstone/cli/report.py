@@ -40,7 +40,7 @@ def report(
     metric: Annotated[str | None, typer.Option(help="Instead of the task's own: word_perplexity, chrf, ...")] = None,
     baseline: Annotated[str, typer.Option(help="The method that daggers refer to.")] = "none",
     second: Annotated[str, typer.Option(help="The second baseline of the best-seed table.")] = "add-lambda",
-    exact: Annotated[bool, typer.Option(help="Exact rank-sum, not the normal approximation.")] = False,
+    exact: Annotated[bool, typer.Option(help="Exact rank-sum; --no-exact: the paper's normal approximation.")] = True,
     correction: Annotated[Correction, typer.Option(help="For several systems against one baseline.")] = Correction.holm,
     permutations: Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")] = 10_000,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1_000,

@@ -31,6 +31,14 @@ class Effect:
     method: str
     """`welch-t`, `paired-t` or `bootstrap`; `none` when there are too few values for an interval."""
 
+    def reversed(self) -> Effect:
+        """The same effect seen from the other side: baseline minus system.
+
+        >>> str(Effect(-2.0, -3.0, -1.0, 0.95, "welch-t").reversed())
+        '+2 [+1, +3] (95%, welch-t)'
+        """
+        return Effect(-self.difference, -self.high, -self.low, self.level, self.method)
+
     def __str__(self) -> str:
         if self.method == "none":
             return f"{self.difference:+.4g} (no interval: fewer than two values)"

@@ -64,9 +64,18 @@ class Explanation:
 
     def top(self, number: int, tokens: Tokens | None = None) -> list[Row]:
         """The words that matter most, with their probabilities."""
+        return self._rows(self.leading(number), tokens)
+
+    def top_of_each(self, number: int, tokens: Tokens | None = None) -> list[Row]:
+        """The words of `top`, and those with the largest p+ and p-, however rare they are; at most 3 x number."""
+        moved = [np.argsort(-column, kind="stable")[:number] for column in (self.plus, self.minus)]
+        moving = [words[column[words] > 0] for words, column in zip(moved, (self.plus, self.minus), strict=True)]
+        chosen = dict.fromkeys(np.concatenate([self.leading(number), *moving]).tolist())
+        return self._rows(list(chosen), tokens)
+
+    def _rows(self, words: Iterable[int], tokens: Tokens | None) -> list[Row]:
         columns = (self.p, self.smoothed, self.plus, self.minus)
-        leading = self.leading(number)
-        return [Row(_name(word, tokens), *(float(column[word]) for column in columns)) for word in leading]
+        return [Row(_name(word, tokens), *(float(column[word]) for column in columns)) for word in words]
 
     def leading(self, number: int) -> NDArray[np.int64]:
         """Their ids: by the larger of p and p~, then by how far they move, then by id."""
@@ -144,7 +153,8 @@ def _entry(
 ) -> dict[str, Any]:
     found = {name: explain(table, counts, history) for name, table in tables.items()}
     smoothers = {
-        name: {"z": each.z, "words": [row._asdict() for row in each.top(words, tokens)]} for name, each in found.items()
+        name: {"z": each.z, "words": [row._asdict() for row in each.top_of_each(words, tokens)]}
+        for name, each in found.items()
     }
     named = [BOS if word == counts.vocab.bos else _name(word, tokens) for word in history]
     count = int(followers_of(counts, list(history)[max(len(history) - counts.order + 1, 0) :]).sum())

@@ -26,6 +26,11 @@ SHAPES = {
     "diamond": "M0-4.6L4.6 0L0 4.6L-4.6 0Z",
     "plus": "M-1.3-4H1.3V-1.3H4V1.3H1.3V4H-1.3V1.3H-4V-1.3H-1.3Z",
     "cross": "M-3.4-3.4L3.4 3.4M-3.4 3.4L3.4-3.4",
+    "left": "M-4.2 0L3-4V4Z",
+    "right": "M4.2 0L-3-4V4Z",
+    "star": "M0-5L1.3-1.3L5 0L1.3 1.3L0 5L-1.3 1.3L-5 0L-1.3-1.3Z",
+    "bar": "M-1.2-4.6H1.2V4.6H-1.2Z",
+    "dash": "M-4.6-1.2H4.6V1.2H-4.6Z",
 }
 
 
@@ -54,26 +59,28 @@ def cost_chart(points: Sequence[CostPoint], metric: Metric) -> Markup:
 
 def heat_chart(heat_map: HeatMap, metric: Metric) -> Markup:
     """A validation metric over both strengths, a stronger colour is better, the best cell framed."""
-    size, left, top = 62, 92, 12
+    size, left, top = 62, 12 if heat_map.is_line else 92, 12
     values = [v for row in heat_map.cells for v in row if v is not None]
     ranks = Scale(min(values), max(values), 10, 0) if metric.lower_is_better else Scale(min(values), max(values), 0, 10)
+    rows = len(heat_map.cells)
     cells = [
-        _cell(heat_map, metric, ranks, i, j, left + j * size, top + (len(heat_map.plus) - 1 - i) * size * 0.6, size)
-        for i in range(len(heat_map.plus))
+        _cell(heat_map, metric, ranks, i, j, left + j * size, top + (rows - 1 - i) * size * 0.6, size)
+        for i in range(rows)
         for j in range(len(heat_map.minus))
     ]
-    height = top + len(heat_map.plus) * size * 0.6
+    height = top + rows * size * 0.6
     labels = [
         *(
             _text(left - 10, height - (i + 0.4) * size * 0.6, brief(v), "tick", "end")
             for i, v in enumerate(heat_map.plus)
         ),
         *(_text(left + (j + 0.5) * size, height + 18, brief(v), "tick") for j, v in enumerate(heat_map.minus)),
-        _text(left + len(heat_map.minus) * size / 2, height + 38, "γ₋", "axis-name"),
-        _text(16, (top + height) / 2, "γ₊", "axis-name"),
+        _text(left + len(heat_map.minus) * size / 2, height + 38, "γ" if heat_map.is_line else "γ₋", "axis-name"),
+        *([] if heat_map.is_line else [_text(16, (top + height) / 2, "γ₊", "axis-name")]),
     ]
-    best = f"{brief(heat_map.plus[heat_map.best[0]])} and {brief(heat_map.minus[heat_map.best[1]])}"
-    title = f"{metric.name} on validation of {heat_map.label.long} over both strengths; best at {best}"
+    over = "the strength" if heat_map.is_line else "both strengths"
+    best = heat_map.strengths(*heat_map.best)
+    title = f"{metric.name} on validation of {heat_map.label.long} over {over}; best at {best}"
     width = left + len(heat_map.minus) * size + 12
     return tag("svg", tag("title", title), *cells, *labels, viewBox=f"0 0 {width} {height + 46:.0f}", role="img",
                aria_label=title, class_="heat")  # fmt: skip
@@ -177,7 +184,7 @@ def _cell(heat: HeatMap, metric: Metric, ranks: Scale, i: int, j: int, x: float,
     if value is None:
         return tag("rect", x=x + 1, y=y + 1, width=size - 2, height=height - 2, rx=3, class_="no-run")
     level = round(ranks(value))
-    title = f"γ₊={brief(heat.plus[i])}, γ₋={brief(heat.minus[j])}: {metric.name} {number(value)}"
+    title = f"{heat.strengths(i, j)}: {metric.name} {number(value)}"
     framed = " best" if (i, j) == heat.best else ""
     return tag(
         "g",

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class CompareRuns:
     """Settings of the comparisons; call it with a report."""
 
-    exact: bool = False
-    """Exact rank-sum instead of the paper's normal approximation."""
+    exact: bool = True
+    """Exact rank-sum; False for the paper's normal approximation."""
     correction: str = "holm"
     """`holm` over the systems compared with one baseline, or `none` as in the paper."""
     permutations: int = 10_000
@@ -56,7 +56,7 @@ class CompareRuns:
             if key != baseline and values and scores[baseline][0]
         ]
         sign = -1 if report.metric.lower_is_better else 1
-        return [_plain(answer, "seeds", sign) for answer in self._corrected(answers)]
+        return [_plain(answer, "seeds", report.metric.name, sign) for answer in self._corrected(answers)]
 
     def over_sentences(self, report: Report, baseline: str, leave_out: str | None = None) -> list[dict[str, Any]]:
         """Paired test of each method's best seed against the baseline's; higher scores are better here."""
@@ -71,8 +71,10 @@ class CompareRuns:
 
     def paired(self, runs: Mapping[str, Run], baseline: str) -> list[dict[str, Any]]:
         """Paired test over sentences of named runs against one of them."""
-        test = self._permutation if runs[baseline].task == "lm" else self._bootstrap
-        return [_plain(answer, "best-seed", 1) for answer in self._corrected(test(runs, baseline))]
+        lm = runs[baseline].task == "lm"
+        answers = (self._permutation if lm else self._bootstrap)(runs, baseline)
+        unit = "nats per sentence" if lm else "BLEU"
+        return [_plain(answer, "best-seed", unit) for answer in self._corrected(answers)]
 
     def _permutation(self, best: Mapping[str, Run], baseline: str) -> list[Comparison]:
         scores = {key: [-nll for nll in _kept(run, "nll")] for key, run in best.items()}
@@ -95,14 +97,20 @@ compare_runs: Callable[[Report], list[dict[str, Any]]] = CompareRuns()
 """The comparisons with their usual settings."""
 
 
-def _plain(answer: Comparison, scope: str, sign: int) -> dict[str, Any]:
-    return answer.to_dict() | {"scope": scope, "better": sign * answer.effect.difference > 0}
+def _plain(answer: Comparison, scope: str, unit: str, sign: int = 1) -> dict[str, Any]:
+    """A comparison as plain values; its effect is turned so that a positive difference means the system is better."""
+    effect = answer.effect if sign > 0 else answer.effect.reversed()
+    difference = effect.difference
+    direction = "better" if difference > 0 else "worse" if difference < 0 else "equal"
+    oriented = replace(answer, effect=effect).to_dict()
+    return oriented | {"scope": scope, "unit": unit, "direction": direction, "better": difference > 0}
 
 
 def _untested(system: str, baseline: str, error: LidstoneError) -> dict[str, Any]:
     warning = f"no p-value for the best seed of {system} against {baseline}: {error.message}"
     return {"scope": "best-seed", "system": system, "baseline": baseline, "test": "none", "p_value": None,
-            "adjusted_p": None, "better": False, "effect": None, "signature": "", "warnings": [warning]}  # fmt: skip
+            "adjusted_p": None, "better": False, "direction": None, "unit": "",
+            "effect": None, "signature": "", "warnings": [warning]}  # fmt: skip
 
 
 def _warned(answer: Comparison, lost: int) -> Comparison:

@@ -9,7 +9,7 @@ from typing import Any
 from lidstone.errors import FileFormatError
 from lidstone.report.labels import LONG
 
-MOST_HISTORIES, MOST_WORDS = 400, 40
+MOST_HISTORIES, MOST_WORDS = 400, 80
 COLUMNS = ("p", "smoothed", "plus", "minus")
 
 

@@ -19,7 +19,8 @@ from lidstone.report.series import PALETTE, HeatMap, cost_points, curve_field, c
 if TYPE_CHECKING:
     from lidstone.report.report import Report
 
-MARKS = {"cross": "x", "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "down": "v"}
+MARKS = {"cross": "x", "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "down": "v",
+         "left": "<", "right": ">", "star": "*", "bar": "|", "dash": "_"}  # fmt: skip
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3,
          "legend.frameon": False, "svg.hashsalt": "lidstone", "text.parse_math": False}  # fmt: skip
 
@@ -80,7 +81,7 @@ def _curves(report: Report, field: str) -> Any | None:
     lines = curves(report, field, points=200)
     if not lines:
         return None
-    figure, axes = _new(5.2, 3.4)
+    figure, axes = _new(7.6, 3.4)
     for line in lines:
         colour, dash, marker = look(line.style)
         axes.plot(line.x, line.mean, color=PALETTE[colour], linestyle=_dash(dash), label=_shortened(line.label.text()),
@@ -89,7 +90,7 @@ def _curves(report: Report, field: str) -> Any | None:
     _scale(axes, padded(settled_values(lines), 0, 1, log="perplexity" in field))
     axes.set_xlabel("training step")
     axes.set_ylabel(field.replace("_", " "))
-    axes.legend(fontsize=7)
+    figure.legend(fontsize=7, loc="outside right upper")  # beside the curves, not over them
     return figure
 
 
@@ -103,7 +104,7 @@ def _scale(axes: Any, scale: Scale) -> None:
 def _heat(report: Report, heat: HeatMap) -> Any:
     import numpy as np
 
-    figure, axes = _new(0.9 + 0.7 * len(heat.minus), 0.9 + 0.5 * len(heat.plus))
+    figure, axes = _new(0.9 + 0.7 * len(heat.minus), 0.9 + 0.5 * len(heat.cells))
     cells = np.array([[math.nan if value is None else value for value in row] for row in heat.cells])
     axes.imshow(cells, cmap="Blues_r" if report.metric.lower_is_better else "Blues", origin="lower", aspect="auto")
     middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
@@ -114,7 +115,8 @@ def _heat(report: Report, heat: HeatMap) -> Any:
             axes.text(j, i, number(value), ha="center", va="center", color="white" if dark else "black", weight=weight)
     axes.set_xticks(range(len(heat.minus)), [brief(value) for value in heat.minus])
     axes.set_yticks(range(len(heat.plus)), [brief(value) for value in heat.plus])
-    axes.set(xlabel="γ₋", ylabel="γ₊", title=f"{_shortened(heat.label.long, 32)}: {report.metric.name} on validation")
+    axes.set(xlabel="γ" if heat.is_line else "γ₋", ylabel="" if heat.is_line else "γ₊")
+    axes.set(title=f"{_shortened(heat.label.long, 32)}: {report.metric.name} on validation")
     axes.grid(False)
     return figure
 

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lidstone.report.labels import latex_escape
@@ -131,6 +131,16 @@ def p_text(p: float | None) -> str:
     if p is None:
         return "no p-value"
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def direction_text(comparison: Mapping[str, Any]) -> str:
+    """Which way a difference goes, before the name of what it is compared with.
+
+    >>> direction_text({"direction": "worse"}), direction_text({"direction": None})
+    ('worse than', 'against')
+    """
+    words = {"better": "better than", "worse": "worse than", "equal": "equal to"}
+    return words.get(str(comparison.get("direction")), "against")
 
 
 def _error(row: Row) -> str:

@@ -10,7 +10,7 @@ from lidstone.report.charts import cost_chart, curve_chart, forest_axis, forest_
 from lidstone.report.labels import Label
 from lidstone.report.markup import Markup, join, tag
 from lidstone.report.methods import Setting
-from lidstone.report.render import number, p_text, signed
+from lidstone.report.render import direction_text, number, p_text, signed
 from lidstone.report.scales import padded
 from lidstone.report.series import cost_points, curve_field, curves, heat_maps, styles
 from lidstone.report.table import Row, Table
@@ -51,7 +51,7 @@ def results(report: Report) -> Markup:
             tag("td", len(row.values), class_="number"), class_="best" if row.rank == 1 else None)
         for row in table.rows
     ]  # fmt: skip
-    against = f"Against {_names(report).get(report.baselines[0] or '', report.baseline_name)}"
+    against = f"Improvement over {_names(report).get(report.baselines[0] or '', report.baseline_name)}"
     each = join(["Each seed", forest_axis(scale)])
     heads = ["Method", f"{table.metric.name} {table.metric.arrow}", against, each, "Seeds"]
     return join([_warnings(report), _table(table.caption, heads, rows)])
@@ -71,8 +71,11 @@ def best_seeds(report: Report) -> Markup:
 
 
 def _against(row: Row, names: Mapping[str, str]) -> str:
-    told = (f"{p_text(c.get('adjusted_p'))} against {names[c['baseline']]}" for c in row.comparisons)
-    return ", ".join(told) or "—"
+    return "; ".join(f"{direction_text(c)} {names[c['baseline']]}, {_p_text(c)}" for c in row.comparisons) or "—"
+
+
+def _p_text(comparison: Mapping[str, Any]) -> str:
+    return p_text(comparison.get("adjusted_p"))
 
 
 def _names(report: Report) -> dict[str, str]:
@@ -97,12 +100,12 @@ def learning_curves(report: Report) -> Markup | None:
 
 
 def strengths(report: Report) -> Markup | None:
-    """Heat maps of both strengths."""
+    """Heat maps of both strengths, or a line where one gamma was both."""
     maps = heat_maps(report)
     if not maps:
         return None
     figures = [tag("figure", heat_chart(m, report.metric), tag("figcaption", _map_caption(m.label))) for m in maps]
-    about = f"{report.metric.name} on validation for each pair of strengths; a stronger blue is better, "
+    about = f"{report.metric.name} on validation for each strength or pair of strengths; a stronger blue is better, "
     about += "the best is framed. Where other parameters were searched too, the best of them is shown."
     return join([tag("p", about, class_="how"), tag("div", *figures, class_="maps")])
 
@@ -119,6 +122,9 @@ def cost(report: Report) -> Markup | None:
 def explorer_form() -> Markup:
     """Where the script shows p, p~, p+ and p-; without it, a sentence says what is missing."""
     fields = [("history", "History"), ("smoother", "Smoother"), ("order", "Sort by")]
+    search = tag("div", tag("label", "Find a history", for_="explorer-search"),
+                 tag("input", id="explorer-search", type="search", autocomplete="off", spellcheck="false"),
+                 class_="field")  # fmt: skip
     selects = [
         tag("div", tag("label", name, for_=f"explorer-{key}"), tag("select", id=f"explorer-{key}"), class_="field")
         for key, name in fields
@@ -128,7 +134,7 @@ def explorer_form() -> Markup:
     return join(
         [
             tag("p", about, class_="how"),
-            tag("form", *selects, id="explorer-form"),
+            tag("form", search, *selects, id="explorer-form"),
             tag("p", id="explorer-says", aria_live="polite"),
             tag("div", tag("table", id="explorer-table"), class_="scroll", tabindex="0", role="region",
                 aria_label="Words and probabilities"),
@@ -146,13 +152,15 @@ def tests(report: Report) -> Markup | None:
     rows = [
         tag("tr", tag("th", names.get(c["system"], c["system"]), scope="row"),
             tag("td", names.get(c["baseline"], c["baseline"])), tag("td", c.get("test", ""), _note(c, signatures)),
-            tag("td", _effect(c.get("effect")), class_="number"), tag("td", _p(c.get("p_value")), class_="number"),
+            tag("td", c.get("direction") or "—"),
+            tag("td", _effect(c.get("effect")), tag("small", c.get("unit") or ""), class_="number"),
+            tag("td", _p(c.get("p_value")), class_="number"),
             tag("td", _p(c.get("adjusted_p")), class_="number"))
         for c in report.comparisons
     ]  # fmt: skip
-    heads = ["System", "Against", "Test", "Difference, 95 % interval", "p", "Adjusted p"]
-    caption = "All tests, two-sided. Differences are system minus baseline: of the metric over seeds, "
-    caption += "of the mean log-likelihood per sentence or of BLEU for best seeds."
+    heads = ["System", "Against", "Test", "Direction", "Improvement, 95 % interval", "p", "Adjusted p"]
+    caption = "All tests, two-sided. A positive improvement means that the system is better than what it is compared "
+    caption += "with: a lower perplexity, a higher BLEU, a higher log-likelihood (nats per sentence)."
     listed = tag("ol", *(tag("li", tag("code", signature)) for signature in signatures), class_="signatures")
     return join([_table(caption, heads, rows), listed])
 
@@ -208,7 +216,8 @@ def _difference(row: Row) -> Markup:
     if not row.comparisons:
         return join(["—"])
     first = row.comparisons[0]
-    return join([_effect(first.get("effect")), tag("small", p_text(first.get("adjusted_p")))])
+    words = f"{first.get('direction') or ''}, {_p_text(first)}".removeprefix(", ")
+    return join([_effect(first.get("effect")), tag("small", words)])
 
 
 def _effect(effect: Mapping[str, Any] | None) -> str:

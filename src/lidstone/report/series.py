@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lidstone.report.labels import Label
+from lidstone.report.labels import number as brief
 from lidstone.report.methods import Method, Metric, Setting
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PALETTE = ("#6b6b6b", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
 """Okabe and Ito's colours without black and yellow, grey first: told apart by colour-blind readers."""
 DASHES = ("5 4", "", "8 3", "2 3", "9 3 2 3", "12 3", "4 2 1 2")
-MARKERS = ("cross", "circle", "square", "triangle", "diamond", "plus", "down")
+MARKERS = ("cross", "circle", "square", "triangle", "diamond", "plus", "down", "left", "right", "star", "bar", "dash")
 SHOWN = 8
 """At most so many curves in one figure: the baselines and the best on validation."""
 
@@ -43,7 +44,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A validation metric over both strengths; None where no run was made."""
+    """A validation metric over both strengths; None where no run was made.
+
+    Where the two strengths were always equal there is one row, without a `plus`: a line over gamma.
+    """
 
     key: str
     label: Label
@@ -52,6 +56,16 @@ class HeatMap:
     cells: tuple[tuple[float | None, ...], ...]
     """One row for each `plus`, one column for each `minus`."""
     best: tuple[int, int]
+
+    @property
+    def is_line(self) -> bool:
+        """Whether one gamma served as both strengths."""
+        return not self.plus
+
+    def strengths(self, row: int, column: int) -> str:
+        """The strengths of a cell, in words."""
+        minus = brief(self.minus[column])
+        return f"γ={minus}" if self.is_line else f"γ₊={brief(self.plus[row])}, γ₋={minus}"
 
 
 @dataclass(frozen=True)
@@ -67,21 +81,25 @@ class CostPoint:
 
 
 def styles(report: Report) -> dict[str, int]:
-    """A number for each method that decides colour, dash and marker; 0 is the baseline's."""
-    first = report.baselines[0]
-    others = [m.key for m in report.methods if m.key != first]
+    """A number for each method that decides colour, dash and marker; 0 is the baseline's, the shown ones come next."""
+    first, shown = report.baselines[0], [m.key for m in shown_methods(report)]
+    others = [key for key in dict.fromkeys([*shown, *(m.key for m in report.methods)]) if key != first]
     return {**({first: 0} if first else {}), **{key: place for place, key in enumerate(others, 1)}}
 
 
 def look(style: int) -> tuple[int, str, str]:
-    """Colour index, dash pattern and marker of a style; beyond the palette the dashes shift, so no two agree.
+    """Colour index, dash pattern and marker of a style; colour and marker together are distinct for 67 styles.
 
     >>> look(1), look(7)
     ((1, '', 'circle'), (1, '8 3', 'square'))
+    >>> len({(look(style)[0], look(style)[2]) for style in range(67)})
+    67
     """
-    colour = style if style == 0 else 1 + (style - 1) % (len(PALETTE) - 1)
-    turn = style if style == 0 else 1 + (style - 1 + (style - 1) // (len(PALETTE) - 1)) % (len(DASHES) - 1)
-    return colour, DASHES[turn], MARKERS[turn]
+    if style == 0:
+        return 0, DASHES[0], MARKERS[0]
+    cycle, colour = divmod(style - 1, len(PALETTE) - 1)
+    dash, marker = (1 + (colour + cycle) % (len(looks) - 1) for looks in (DASHES, MARKERS))
+    return 1 + colour, DASHES[dash], MARKERS[marker]
 
 
 def shown_methods(report: Report) -> list[Method]:
@@ -114,7 +132,7 @@ def settled_values(curves: Sequence[Curve]) -> list[float]:
 
 
 def heat_maps(report: Report) -> list[HeatMap]:
-    """One map for each method whose strengths were searched in both directions."""
+    """One map for each method whose strengths were searched: in both directions, or along one gamma."""
     made = (_heat_map(method, report.metric) for method in report.methods)
     return [heat_map for heat_map in made if heat_map is not None]
 
@@ -172,10 +190,13 @@ def _heat_map(method: Method, metric: Metric) -> HeatMap | None:
         if strengths and math.isfinite(value) and metric.better(value, found.get(strengths, math.nan)):
             found[strengths] = value
     plus, minus = (tuple(sorted({pair[axis] for pair in found})) for axis in (0, 1))
-    if len(plus) < 2 or len(minus) < 2:
+    if len(minus) < 2 or len(plus) < 2:
         return None
-    cells = tuple(tuple(found.get((a, b)) for b in minus) for a in plus)
     best = min(found, key=lambda pair: metric.order(found[pair]))
+    if all(a == b for a, b in found):
+        line = tuple(found[gamma, gamma] for gamma in minus)
+        return HeatMap(method.key, method.label, (), minus, (line,), (0, minus.index(best[1])))
+    cells = tuple(tuple(found.get((a, b)) for b in minus) for a in plus)
     return HeatMap(method.key, method.label, plus, minus, cells, (plus.index(best[0]), minus.index(best[1])))
 
 

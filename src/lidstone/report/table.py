@@ -136,7 +136,7 @@ def two_way(symbols: Sequence[str]) -> str:
 
 
 def _symbol(comparison: Mapping[str, Any]) -> str:
-    """A dagger only where the system is better; a system that is significantly worse gets none."""
+    """A dagger only where the system is better; one that is significantly worse gets none."""
     p = comparison.get("adjusted_p")
     if p is None or not comparison.get("better"):
         return ""
@@ -170,7 +170,7 @@ def _daggers(comparisons: Sequence[Mapping[str, Any]], baseline: str, levels: Ma
         return "no test of significance was made"
     symbols = " and ".join(f"{symbol} p < {level:g}" for symbol, level in levels.items())
     tests = " and ".join(sorted({str(c["test"]) for c in tested}))
-    corrections = " and ".join(sorted({_correction(c) for c in tested}))
+    corrections = _corrections(tested)
     return f"{symbols}: significantly better than {baseline} ({tests}, two-sided, {corrections})"
 
 
@@ -179,9 +179,12 @@ def _called(methods: Sequence[Method], key: str) -> str:
     return next((key.replace(m.name, m.label.short, 1) for m in methods if m.key == key), key)
 
 
-def _correction(comparison: Mapping[str, Any]) -> str:
-    name, _, count = str(comparison.get("correction", "none")).partition("-")
-    return "uncorrected" if name == "none" else f"{name.capitalize()}-corrected over {count}"
+def _corrections(comparisons: Sequence[Mapping[str, Any]]) -> str:
+    """How the p-values were corrected, and over how many systems."""
+    found = {str(comparison.get("correction", "none")) for comparison in comparisons}
+    counts = sorted({int(name.partition("-")[2]) for name in found if name != "none"})
+    holm = f"Holm-corrected over {' and '.join(map(str, counts))}" if counts else ""
+    return " and ".join(filter(None, [holm, "uncorrected" if "none" in found else ""]))
 
 
 def _join(*parts: str) -> str:
@@ -205,7 +208,9 @@ def _record(table: Table, row: Row) -> dict[str, Any]:
         "baseline": first.get("baseline"),
         "p_value": first.get("p_value"),
         "adjusted_p": first.get("adjusted_p"),
+        "direction": first.get("direction"),
         "difference": effect.get("difference"),
+        "unit": first.get("unit"),
         "low": effect.get("low"),
         "high": effect.get("high"),
         "test": first.get("signature"),

@@ -44,4 +44,4 @@ def _chance(row: Row) -> str:
             f" of {signed(effect['difference'])} (95 % interval {signed(effect['low'])} to {signed(effect['high'])})"
         )
     sure = "is significant" if row.marks else "could be chance"
-    return f"The difference{interval} {sure}: {p_text(tested.get('adjusted_p'))}, {tested['test']} over seeds."
+    return f"The improvement{interval} {sure}: {p_text(tested.get('adjusted_p'))}, {tested['test']} over seeds."

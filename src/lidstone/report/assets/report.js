@@ -42,7 +42,8 @@
   const carrier = document.getElementById("explorer-data");
   if (!carrier) return;
   const data = JSON.parse(carrier.textContent);
-  const [history, smoother, order] = ["history", "smoother", "order"].map((id) => document.getElementById("explorer-" + id));
+  const [search, history, smoother, order] =
+    ["search", "history", "smoother", "order"].map((id) => document.getElementById("explorer-" + id));
   const says = document.getElementById("explorer-says");
   const table = document.getElementById("explorer-table");
   const columns = ["p", "p̃", "p₊", "p₋"];
@@ -121,11 +122,23 @@
     fill(smoother, Object.keys(entry.smoothers).map((key) => [key, data.names[key]]));
   };
 
-  fill(history, data.histories.map((entry, i) => [String(i), entry.history.join(" ") || "(empty)"]));
+  const named = data.histories.map((entry, i) => [String(i), entry.history.join(" ") || "(empty)"]);
+  const showHistories = () => {
+    const wanted = search.value.trim().toLowerCase();
+    const found = named.filter(([, text]) => text.toLowerCase().includes(wanted));
+    search.setAttribute("aria-invalid", String(found.length === 0));
+    if (found.length === 0) {
+      says.textContent = "No history holds “" + search.value.trim() + "”. There are " + named.length + ".";
+      return;
+    }
+    fill(history, found);
+    showSmoothers();
+    show();
+  };
   fill(order, columns.map((name, i) => [String(i + 1), name]));
   order.value = "2";
-  showSmoothers();
-  show();
+  showHistories();
+  search.addEventListener("input", showHistories);
   history.addEventListener("input", () => { showSmoothers(); show(); });
   smoother.addEventListener("input", show);
   order.addEventListener("input", show);
