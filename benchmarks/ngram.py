@@ -144,8 +144,8 @@ def bench_scoring(corpora: dict[str, Path], folder: Path, rounds: int) -> dict[s
         ids, _ = read_words(corpora["held out"], table.vocab)
         stream = np.tile(ids, 10)
         methods = {
-            "lidstone, ids": lambda t=table, s=stream: t.logprobs(s),
-            "lidstone, from text": lambda t=table: t.logprobs(read_words([corpora["held out"]] * 10, t.vocab)[0]),
+            "lidstone, ids": lambda t=table, s=stream: t.token_logprobs(s),
+            "lidstone, from text": lambda t=table: t.token_logprobs(read_words([corpora["held out"]] * 10, t.vocab)[0]),
         }
         if model := kenlm_model(table, folder / "scoring.arpa"):
             methods["kenlm module, model.score"] = lambda m=model: [m.score(line) for line in lines]

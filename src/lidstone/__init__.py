@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.regularizer.loss import SmoothedCrossEntropy
     from lidstone.regularizer.schedule import Schedule
-    from lidstone.regularizer.split import SignedSplit, split
+    from lidstone.regularizer.split import SignedSplit, signed_split, split
     from lidstone.report import Report
     from lidstone.report.comparisons import compare_runs
     from lidstone.text.vocabulary import Vocabulary
@@ -74,6 +74,7 @@ _MODULES = {
     "load": "ngram.storage",
     "read_arpa": "ngram.arpa.read_write",
     "read_words": "text.words",
+    "signed_split": "regularizer.split",
     "smoother_names": "ngram.smoothers.registry",
     "split": "regularizer.split",
     "trainer_loss": "training.hook",
@@ -111,6 +112,7 @@ __all__ = [
     "load",
     "read_arpa",
     "read_words",
+    "signed_split",
     "smoother_names",
     "split",
     "trainer_loss",

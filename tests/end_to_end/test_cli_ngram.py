@@ -135,11 +135,11 @@ def test_explain_an_unseen_history_and_a_sentence_start(tiny):
 
 
 def test_explain_agrees_with_the_split_that_the_loss_uses(corpus, tmp_path):
-    from lidstone.regularizer.split import split
+    from lidstone.regularizer.split import signed_split
 
     run("fit", corpus / "counts", "-o", tmp_path / "t")
     facts = answer("explain", tmp_path / "t", "--counts", corpus / "counts", "--history", "of the")
-    parts = split(ld.load(tmp_path / "t"), ld.load(corpus / "counts"))
+    parts = signed_split(ld.load(tmp_path / "t"), ld.load(corpus / "counts"))
     history = ld.load(corpus / "counts").vocab.encode(["of", "the"])
     assert facts["z"] == pytest.approx(parts.z(list(map(int, history))))
 

@@ -20,7 +20,7 @@ from lidstone.text.vocabulary import Vocabulary
 
 SETTINGS: list[tuple[str, dict[str, object]]] = [
     ("absolute-discounting", {"fallback": 0.75}),
-    ("absolute-discounting", {"d": 1.0}),
+    ("absolute-discounting", {"discount": 1.0}),
     ("add-lambda", {}),
     ("add-lambda", {"lam": 0.01}),
     ("good-turing", {"fallback": "add-lambda"}),

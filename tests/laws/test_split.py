@@ -23,7 +23,7 @@ from tests.smoothing_cases import (
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import count
-from lidstone.regularizer.split import slot_shifts, split, whole_history
+from lidstone.regularizer.split import signed_split, slot_shifts, whole_history
 
 TEXTS = st.lists(st.lists(st.integers(2, 6), min_size=1, max_size=5), min_size=1, max_size=6)
 
@@ -46,7 +46,7 @@ def dense_parts(parts, history):
 class TestEverySmoother:
     def test_the_difference_is_z_times_plus_less_minus(self, name, order):
         table = fitted(name, order)
-        parts = split(table, counted(order))
+        parts = signed_split(table, counted(order))
         for history in text_histories(order):
             plus, minus = dense_parts(parts, history)
             delta = table.prob([history])[0] - empirical(history, order)
@@ -56,26 +56,26 @@ class TestEverySmoother:
             assert (plus * minus).max() <= 1e-14  # nowhere both
 
     def test_what_is_given_is_what_is_taken(self, name, order):
-        parts = split(fitted(name, order), counted(order))
+        parts = signed_split(fitted(name, order), counted(order))
         for history in text_histories(order):
             plus, minus = dense_parts(parts, history)
             assert plus.sum() == pytest.approx(minus.sum(), abs=1e-12)
             assert parts.z(history) == pytest.approx(minus.sum(), abs=1e-12)
 
     def test_mass_is_only_taken_from_words_that_were_seen(self, name, order):
-        parts = split(fitted(name, order), counted(order))
+        parts = signed_split(fitted(name, order), counted(order))
         for history in text_histories(order):
             _, minus = dense_parts(parts, history)
             assert (minus[empirical(history, order) == 0] == 0).all()
 
     def test_a_history_that_the_text_lacks_moves_nothing(self, name, order):
-        parts = split(fitted(name, order), counted(order))
+        parts = signed_split(fitted(name, order), counted(order))
         unseen = set(all_histories(order)) - set(text_histories(order))
         assert order == 1 or unseen
         assert all(parts.z(history) == 0 for history in unseen)
 
     def test_a_longer_history_counts_by_its_last_words(self, name, order):
-        parts = split(fitted(name, order), counted(order))
+        parts = signed_split(fitted(name, order), counted(order))
         for history in text_histories(order)[:5]:
             if len(history) == order - 1 and VOCAB.bos not in history:
                 assert parts.z((2, *history)) == parts.z(history)
@@ -86,7 +86,7 @@ class TestEverySmoother:
 def test_a_table_of_another_text_is_split_against_the_counts(name, order):
     """As with a table from an ARPA file: its n-grams are not those of the training text."""
     table = fit(name, count(make_text(sentences=30, seed=7), VOCAB, order))
-    parts = split(table, counted(order))
+    parts = signed_split(table, counted(order))
     for history in text_histories(order):
         plus, minus = dense_parts(parts, history)
         np.testing.assert_allclose(plus - minus, table.prob([history])[0] - empirical(history, order), atol=1e-13)
@@ -97,7 +97,7 @@ def test_a_table_of_another_text_is_split_against_the_counts(name, order):
 @given(TEXTS, TEXTS, st.integers(1, 4), st.sampled_from(SMOOTHERS))
 def test_any_text_against_any_table(text, other, order, name):
     table = fit(name, count(other, VOCAB, order))
-    parts = split(table, count(text, VOCAB, order))
+    parts = signed_split(table, count(text, VOCAB, order))
     for history in text_histories(order, text):
         plus, minus = dense_parts(parts, history)
         p = empirical(history, order, text)
@@ -106,7 +106,7 @@ def test_any_text_against_any_table(text, other, order, name):
 
 
 def test_the_slots_are_the_ngrams_after_whole_histories_without_gaps():
-    parts = split(fitted("katz", 4), counted(4))
+    parts = signed_split(fitted("katz", 4), counted(4))
     trie = parts.table.trie
     taken = np.concatenate([np.arange(len(parts.plus))[parts.slots(trie.find(h))] for h in text_histories(4)])
     np.testing.assert_array_equal(np.sort(taken), np.arange(len(parts.plus)))
@@ -115,19 +115,19 @@ def test_the_slots_are_the_ngrams_after_whole_histories_without_gaps():
 
 def test_the_minus_part_is_as_small_as_the_text():
     """At order 4 the dense way would need 7^3 histories times 8 words."""
-    parts = split(fitted("kneser-essen-ney", 4), counted(4))
+    parts = signed_split(fitted("kneser-essen-ney", 4), counted(4))
     assert len(parts.minus) == len(set(corpus_positions(4)))
 
 
 def test_counts_with_thresholds_are_refused():
     pruned = count(TEXT, VOCAB, 3, thresholds=[0, 0, 1])
     with pytest.raises(InputError, match=r"thresholds \[0, 0, 1\] do not give the empirical distribution"):
-        split(fitted("witten-bell", 3), pruned)
+        signed_split(fitted("witten-bell", 3), pruned)
 
 
 def test_a_table_fitted_with_thresholds_is_split_against_whole_counts():
     table = fit("kneser-essen-ney", count(TEXT, VOCAB, 3, thresholds=[0, 0, 1]))
-    parts = split(table, counted(3))
+    parts = signed_split(table, counted(3))
     for history in text_histories(3):
         plus, minus = dense_parts(parts, history)
         np.testing.assert_allclose(plus - minus, table.prob([history])[0] - empirical(history, 3), atol=1e-13)

@@ -30,8 +30,8 @@ PAIRS: dict[str, tuple[Smoother, Judge]] = {
     ),
     "witten-bell": (get_smoother("witten-bell"), dense.witten_bell),
     "absolute-discounting": (get_smoother("absolute-discounting", fallback=0.75), dense.absolute_discounting),
-    "absolute-discounting, d": (
-        get_smoother("absolute-discounting", d=0.4),
+    "absolute-discounting, discount": (
+        get_smoother("absolute-discounting", discount=0.4),
         lambda text: dense.absolute_discounting(text, 0.4),
     ),
     "kneser-essen-ney": (get_smoother("kneser-essen-ney", fallback=0.75), dense.kneser_essen_ney),

@@ -29,7 +29,7 @@ def kenlm_scores(path, sentences):
 def our_scores(table, sentences):
     """The same by our own reading."""
     ids = [token for words in sentences for token in (*table.vocab.encode(words), table.vocab.eos)]
-    return table.logprobs(np.array(ids)) / np.log(10)
+    return table.token_logprobs(np.array(ids)) / np.log(10)
 
 
 @pytest.mark.parametrize("order", [2, 3, 4, 5])
@@ -38,7 +38,7 @@ def test_every_smoother_scores_alike_in_kenlm(tmp_path, name, order):
     table = fitted(name, order)
     write_arpa(table, tmp_path / "t.arpa", TOKENS)
     text = [*make_text(60, seed=1), [7, 7, 2], [7], [2, 7, 3, 7]]  # seven never occurs in the text
-    expected = table.logprobs(np.array([token for words in text for token in (*words, VOCAB.eos)])) / np.log(10)
+    expected = table.token_logprobs(np.array([token for words in text for token in (*words, VOCAB.eos)])) / np.log(10)
     found = kenlm_scores(tmp_path / "t.arpa", [[TOKENS[token] for token in words] for words in text])
     np.testing.assert_allclose(found, np.maximum(expected, -99), **TOLERANCE)
 

@@ -78,7 +78,7 @@ def test_lidstone(counts: Counts) -> None:
 
 INTERPOLATED = [
     ("WittenBellInterpolated", {}, WittenBell()),
-    ("AbsoluteDiscountingInterpolated", {"discount": 0.6}, AbsoluteDiscounting(d=0.6)),
+    ("AbsoluteDiscountingInterpolated", {"discount": 0.6}, AbsoluteDiscounting(discount=0.6)),
     ("KneserNeyInterpolated", {"discount": 0.6}, KneserEssenNey(discount=0.6)),
 ]
 

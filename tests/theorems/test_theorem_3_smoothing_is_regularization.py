@@ -23,7 +23,7 @@ from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.registry import get_smoother
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 from lidstone.regularizer.reference import dense_target
-from lidstone.regularizer.split import full_probabilities, split, whole_ngrams
+from lidstone.regularizer.split import signed_split, whole_ngrams
 from lidstone.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no lower bound")
@@ -221,10 +221,10 @@ class TestThePublishedForm:
     def test_on_wikitext(self, data_dir, name, order, z, kl):
         """On the words of WikiText-2; sparse, for p + |p~ - p| is max(p~, 2p - p~) where seen and p~ elsewhere."""
         counts = count_text(data_dir / "wikitext-2" / "wiki.train.tokens.xz", order)
-        parts = split(get_smoother(name).fit(counts), counts)
+        parts = signed_split(get_smoother(name).fit(counts), counts)
         trie = parts.table.trie
         nodes = whole_ngrams(trie)
-        histories, p, smoothed = trie.parents[nodes], parts.empirical, full_probabilities(parts.table)[nodes]
+        histories, p, smoothed = trie.parents[nodes], parts.empirical, parts.table.ngram_probs[nodes]
 
         def summed(values):
             return np.bincount(histories, values, trie.inner)

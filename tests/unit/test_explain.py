@@ -12,7 +12,7 @@ from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.regularizer.explain import explain, explorer_data
-from lidstone.regularizer.split import split
+from lidstone.regularizer.split import signed_split
 from lidstone.text.vocabulary import Vocabulary
 
 WORDS = Vocabulary.from_words(["of", "the", "a"])  # 0 <unk>, 1 </s>, 2 of, 3 the, 4 a
@@ -37,7 +37,7 @@ def test_one_history_worked_out():
 @pytest.mark.parametrize("name", SMOOTHERS)
 def test_it_agrees_with_the_split(name, order):
     table, counts = fitted(name, order), counted(order)
-    parts = split(table, counts)
+    parts = signed_split(table, counts)
     for history in text_histories(order)[::4]:
         found = explain(table, counts, history)
         np.testing.assert_allclose(found.p, empirical(history, order), atol=1e-15)

@@ -104,7 +104,7 @@ def test_em_sees_the_probabilities_of_the_table(case: Case, other: Case) -> None
     table = JelinekMercer(weights).fit(case.counts)  # type: ignore[arg-type]
     ids = np.array([word for sentence in words for word in (*sentence, 0)])
     np.testing.assert_allclose(
-        np.log(mixture(observe(case.counts, words), weights)[-1]), table.logprobs(ids), rtol=1e-9
+        np.log(mixture(observe(case.counts, words), weights)[-1]), table.token_logprobs(ids), rtol=1e-9
     )
 
 

@@ -60,7 +60,7 @@ def test_no_histories(table: BackoffTable) -> None:
 def test_logprobs_of_a_stream_are_those_of_its_histories(table: BackoffTable) -> None:
     """Sentences 1 2 </s> and 3 1 </s>; the padding between them gets no entry."""
     bos = VOCAB.bos
-    found = table.logprobs([1, 2, 0, 4, 3, 1, 0])
+    found = table.token_logprobs([1, 2, 0, 4, 3, 1, 0])
     histories = [[bos], [bos, 1], [1, 2], [bos], [bos, 3], [3, 1]]
     assert found == pytest.approx(table.logprob([1, 2, 0, 3, 1, 0], histories))
 
@@ -69,8 +69,8 @@ def test_a_long_stream_scores_alike_in_parallel(table: BackoffTable) -> None:
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 4, 250_000)
     ids[-1] = 0
-    parts = [table.logprobs(part) for part in np.split(ids, np.flatnonzero(ids == 0)[:500] + 1)]
-    np.testing.assert_array_equal(table.logprobs(ids), np.concatenate(parts))
+    parts = [table.token_logprobs(part) for part in np.split(ids, np.flatnonzero(ids == 0)[:500] + 1)]
+    np.testing.assert_array_equal(table.token_logprobs(ids), np.concatenate(parts))
 
 
 def test_perplexity_says_what_it_counts(table: BackoffTable) -> None:
@@ -137,4 +137,4 @@ def test_order_1_has_no_histories() -> None:
     table = AddLambda(lam=1).fit(count(TEXT, VOCAB, 1))
     expected = np.array([4, 4, 4, 1, 0]) / 13
     np.testing.assert_allclose(table.prob([(), [1], [VOCAB.bos], [1, 2, 3]]), [expected] * 4)
-    np.testing.assert_allclose(table.logprobs([1, 3, 0]), np.log(expected[[1, 3, 0]]))
+    np.testing.assert_allclose(table.token_logprobs([1, 3, 0]), np.log(expected[[1, 3, 0]]))

@@ -62,7 +62,7 @@ def by_sentence(table: BackoffTable, ids: NDArray[np.int32]) -> list[dict[str, A
     import numpy as np
 
     starts = np.concatenate([[0], np.flatnonzero(ids == table.vocab.eos)[:-1] + 1])
-    logs = np.add.reduceat(table.logprobs(ids), starts) / np.log(10)
+    logs = np.add.reduceat(table.token_logprobs(ids), starts) / np.log(10)
     tokens = np.diff(starts, append=len(ids))
     unknown = ids == (-1 if table.vocab.unk is None else table.vocab.unk)
     oov = np.add.reduceat(unknown.astype(np.int64), starts)

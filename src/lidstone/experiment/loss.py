@@ -87,7 +87,7 @@ def fit_smoother(regularizer: Regularizer, counts: Counts, prepared: Prepared) -
         smoother: Any = JelinekMercer.learn(counts, prepared.valid.target.stream, **parameters)
     else:
         smoother = get_smoother(name, **parameters)
-    key = _hash(counts.fingerprint, counts.trie.words.tobytes(), counts.counts.tobytes(), name, repr(smoother))
+    key = _hash(counts.fingerprint, name, repr(smoother))
     return _kept("tables", key, lambda: smoother.fit(counts))
 
 

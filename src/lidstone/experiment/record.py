@@ -35,7 +35,7 @@ _IRRELEVANT = ("sweep", "methods", "name")  # keys of a recipe that do not chang
 
 def run_id(recipe: Recipe, prepared: Prepared) -> str:
     """The first 12 hex digits of the hash of recipe, data and seed."""
-    return identity(recipe, prepared.signature, prepared.vocab.fingerprint)
+    return identity(recipe, prepared.signature, prepared.vocab.fingerprint_without_unk)
 
 
 def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:

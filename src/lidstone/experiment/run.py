@@ -201,7 +201,7 @@ def _record(
         "config": recipe.to_dict(),
         "signature": {
             "corpus": prepared.signature,
-            "vocabulary": prepared.vocab.fingerprint,
+            "vocabulary": prepared.vocab.fingerprint_without_unk,
             "vocabulary_size": prepared.vocab.size,
             "test_sentences": len(prepared.test),
             "model_parameters": parameter_count(model),

@@ -7,7 +7,6 @@ has been taken from the full text, so what was dropped becomes mass for the orde
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,9 +15,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError
 from lidstone.ngram.counting import count_stream
-from lidstone.ngram.trie import Trie, check_order, sum_children
+from lidstone.ngram.identity import fingerprint
+from lidstone.ngram.trie import Trie, check_order, restrict, sum_children
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Sources, read_words
@@ -41,6 +42,16 @@ class Derived:
     adjusted_histograms: tuple[NDArray[np.int64], ...]
     """the same of the adjusted counts"""
 
+    def restricted(self, keep: NDArray[np.bool_]) -> Derived:
+        """The same for some of the nodes."""
+        inner = keep[: len(self.totals)]
+        return replace(
+            self,
+            totals=self.totals[inner],
+            adjusted=self.adjusted[keep],
+            adjusted_totals=self.adjusted_totals[inner],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
@@ -57,7 +68,10 @@ class Counts:
     """one per node; the count of `<s>` is the number of sentences"""
     thresholds: tuple[int, ...] = ()
     """n-grams of order k that occur thresholds[k-1] times or less were dropped"""
-    full: Derived | None = field(default=None, repr=False)
+    stored: Derived | None = field(default=None, repr=False)
+    """what was derived before n-grams were dropped or inserted; None where it follows from the counts"""
+
+    full = renamed_method("full", "stored")
 
     @property
     def order(self) -> int:
@@ -72,7 +86,7 @@ class Counts:
     @cached_property
     def derived(self) -> Derived:
         """Totals, continuation counts and counts of counts of the whole text."""
-        return self.full or _derive(self)
+        return self.stored or _derive(self)
 
     @property
     def totals(self) -> NDArray[np.int32]:
@@ -90,11 +104,11 @@ class Counts:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits that tell counts apart: vocabulary, unigram counts, and the counts of counts of all orders."""
-        digest = hashlib.blake2b(self.vocab.fingerprint.encode(), digest_size=8)
-        for array in (self.trie.levels, self.counts[: self.vocab.size + 1], *self.derived.histograms):
-            digest.update(np.ascontiguousarray(array, np.int64).data)
-        return digest.hexdigest()
+        """16 hex digits that tell counts apart: vocabulary, every n-gram and its count, and what thresholds dropped.
+
+        N-grams without occurrences, which sharing a trie with a table inserts, make no difference.
+        """
+        return fingerprint(self)
 
     def drop(self, thresholds: Sequence[int]) -> Counts:
         """Without the n-grams of order k that occur thresholds[k-1] times or less (KenLM's --prune).
@@ -108,16 +122,8 @@ class Counts:
         for order, limit in enumerate(limits[1:], start=2):
             level = self.trie.level(order)
             keep[level] = self.counts[level] > limit
-        trie = _restrict(self.trie, keep)
-        full = self.derived
-        inner = keep[: self.trie.inner]
-        kept = replace(
-            full,
-            totals=full.totals[inner],
-            adjusted=full.adjusted[keep],
-            adjusted_totals=full.adjusted_totals[inner],
-        )
-        return Counts(self.vocab, trie, self.counts[keep], limits, kept)
+        trie = restrict(self.trie, keep)
+        return Counts(self.vocab, trie, self.counts[keep], limits, self.derived.restricted(keep))
 
 
 def count(
@@ -274,13 +280,3 @@ def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:
             hint="give one per order, lowest first: 0 for words, then never decreasing, such as 0 0 1",
         )
     return tuple(limits)
-
-
-def _restrict(trie: Trie, keep: NDArray[np.bool_]) -> Trie:
-    """The trie of the kept nodes; `keep` must be closed under prefixes and suffixes."""
-    number = np.cumsum(keep) - 1
-    suffixes = trie.suffixes[keep]
-    suffixes[trie.vocab_size + 1 :] = number[suffixes[trie.vocab_size + 1 :]]
-    before = np.concatenate([[0], np.cumsum(keep)])  # how many kept nodes precede
-    first = before[trie.first][np.append(keep[: trie.inner], True)]
-    return Trie(before[trie.levels], trie.words[keep], suffixes.astype(np.int32), first.astype(np.int32))

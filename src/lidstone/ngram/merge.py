@@ -101,12 +101,12 @@ def _move_table(table: BackoffTable, trie: Trie, nodes: Nodes) -> BackoffTable:
 
 
 def _move_counts(counts: Counts, trie: Trie, nodes: Nodes) -> Counts:
-    full = counts.derived  # taken before nodes without occurrences are inserted
+    derived = counts.derived  # taken before nodes without occurrences are inserted
     moved = replace(
-        full,
-        totals=_spread(full.totals, nodes, trie.inner),
-        adjusted=_spread(full.adjusted, nodes, trie.size),
-        adjusted_totals=_spread(full.adjusted_totals, nodes, trie.inner),
+        derived,
+        totals=_spread(derived.totals, nodes, trie.inner),
+        adjusted=_spread(derived.adjusted, nodes, trie.size),
+        adjusted_totals=_spread(derived.adjusted_totals, nodes, trie.inner),
     )
     return Counts(counts.vocab, trie, _spread(counts.counts, nodes, trie.size), counts.thresholds, moved)
 

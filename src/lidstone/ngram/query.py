@@ -57,7 +57,7 @@ def _score(first, words, suffixes, probs, backoffs, bos, stream):  # type: ignor
 
 
 @njit(cache=True, nogil=True)
-def full_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
+def ngram_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
     """p(w|h) of every n-gram hw, one per node, lower orders first; zero for `<s>`.
 
     If h w is a node, so is the same without its oldest word: the suffix link, whose p is known by then.

@@ -44,7 +44,7 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
     A word that cannot be predicted has -inf.
     """
     trie = table.trie
-    arrays = (trie.first, trie.words, trie.suffixes, table.probs, table.backoffs)
+    arrays = (trie.first, trie.words, trie.suffixes, table.ngram_probs, table.backoffs)
     single = type(states) is int and type(words) is int  # one hypothesis: no arrays
     if single and EMPTY <= states < trie.inner and 0 <= words < trie.vocab_size:
         return _step(*arrays, states, words)

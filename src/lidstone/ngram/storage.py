@@ -107,24 +107,24 @@ def _read_table(arrays: Arrays, metadata: Mapping[str, str]) -> BackoffTable:
 
 def _counts_parts(counts: Counts) -> tuple[str, Arrays, dict[str, Any]]:
     values = {"counts": counts.counts}
-    if counts.full is not None:  # what the text said before n-grams were dropped
-        full = counts.full
-        values |= {name: getattr(full, name) for name in ("totals", "adjusted", "adjusted_totals")}
+    if counts.stored is not None:
+        stored = counts.stored
+        values |= {name: getattr(stored, name) for name in ("totals", "adjusted", "adjusted_totals")}
         for name in ("histograms", "adjusted_histograms"):
-            values |= {f"{name}.{order}": array for order, array in enumerate(getattr(full, name), start=1)}
+            values |= {f"{name}.{order}": array for order, array in enumerate(getattr(stored, name), start=1)}
     return "counts", values, {"thresholds": counts.thresholds}
 
 
 def _read_counts(arrays: Arrays, metadata: Mapping[str, str]) -> Counts:
-    trie, full = _trie(arrays), None
+    trie, stored = _trie(arrays), None
     if "totals" in arrays:
-        whole, adjusted = (
+        plain, adjusted = (
             tuple(arrays[f"{name}.{order}"] for order in range(1, trie.order + 1))
             for name in ("histograms", "adjusted_histograms")
         )
-        full = Derived(arrays["totals"], arrays["adjusted"], arrays["adjusted_totals"], whole, adjusted)
+        stored = Derived(arrays["totals"], arrays["adjusted"], arrays["adjusted_totals"], plain, adjusted)
     thresholds = tuple(json.loads(metadata["thresholds"]))
-    return Counts(_vocabulary(arrays, metadata), trie, arrays["counts"], thresholds, full)
+    return Counts(_vocabulary(arrays, metadata), trie, arrays["counts"], thresholds, stored)
 
 
 _READERS: dict[str, Callable[[Arrays, Mapping[str, str]], BackoffTable | Counts]] = {

@@ -19,6 +19,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query, state
 from lidstone.ngram.counts import Sentences, flatten
@@ -74,17 +75,17 @@ class BackoffTable:
         return self.trie.order
 
     @cached_property
-    def probs(self) -> NDArray[np.float64]:
+    def ngram_probs(self) -> NDArray[np.float64]:
         """p(w | h) in full of every n-gram hw of the trie, one per node; zero for `<s>`.
 
         >>> from lidstone.ngram.counts import count
         >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
         >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
-        >>> table.probs.round(3).tolist()    # 0, 1, 2, <s>; 1 0, 1 2, 2 0, <s> 1
+        >>> table.ngram_probs.round(3).tolist()    # 0, 1, 2, <s>; 1 0, 1 2, 2 0, <s> 1
         [0.333, 0.333, 0.333, 0.0, 0.4, 0.4, 0.5, 0.6]
         """
         trie = self.trie
-        probs: NDArray[np.float64] = query.full_probs(trie.first, trie.suffixes, self.rows, self.backoffs, self.base)
+        probs: NDArray[np.float64] = query.ngram_probs(trie.first, trie.suffixes, self.rows, self.backoffs, self.base)
         return probs
 
     def prob(self, histories: Iterable[History]) -> NDArray[np.float64]:
@@ -140,13 +141,13 @@ class BackoffTable:
         """The whole distribution after each state: the shape of `states`, then V."""
         return state.next_probs(self, states)
 
-    def logprobs(self, ids: ArrayLike) -> NDArray[np.float64]:
+    def token_logprobs(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Natural log of the probability of every token of a stream in which eos ends each sentence.
 
         Ids that cannot be predicted (padding) are passed over and get no entry.
         """
         tokens = np.ascontiguousarray(self.vocab.check_ids(ids), np.int32)
-        return query.score_stream(self.trie, self.probs, self.backoffs, sentence_stream(tokens, self.vocab))
+        return query.score_stream(self.trie, self.ngram_probs, self.backoffs, sentence_stream(tokens, self.vocab))
 
     def perplexity(self, sentences: Sentences) -> Perplexity:
         """Exp of the mean negative log-probability per token, ends of sentences included."""
@@ -154,13 +155,16 @@ class BackoffTable:
             ids = sentences
         else:
             ids = flatten(sentences, eos=self.vocab.eos, padding=self.vocab.unpredictable)
-        logprobs = self.logprobs(ids)
+        logprobs = self.token_logprobs(ids)
         if not len(logprobs):
             raise InputError("there is nothing to score: no sentence has a token", hint="give some text")
         oov = 0 if self.vocab.unk is None else int((ids == self.vocab.unk).sum())
         mean = float(logprobs.mean())
         value = math.exp(-mean) if mean > -700 else math.inf
         return Perplexity(value, len(logprobs), oov, self.vocab.event_count, self.signature)
+
+    probs = renamed_method("probs", "ngram_probs")
+    logprobs = renamed_method("logprobs", "token_logprobs")
 
     def sample(self, *, seed: int | None = None, history: History | None = None, limit: int = 1000) -> list[int]:
         """Draw a sentence word by word, from its start or after `history`; without the eos that ends it."""

@@ -105,6 +105,16 @@ class Trie:
         return tuple(reversed(ids))
 
 
+def restrict(trie: Trie, keep: NDArray[np.bool_]) -> Trie:
+    """The trie of the kept nodes; `keep` must be closed under prefixes and suffixes."""
+    number = np.cumsum(keep) - 1
+    suffixes = trie.suffixes[keep]
+    suffixes[trie.vocab_size + 1 :] = number[suffixes[trie.vocab_size + 1 :]]
+    before = np.concatenate([[0], np.cumsum(keep)])  # how many kept nodes precede
+    first = before[trie.first][np.append(keep[: trie.inner], True)]
+    return Trie(before[trie.levels], trie.words[keep], suffixes.astype(np.int32), first.astype(np.int32))
+
+
 def check_order(order: int) -> int:
     """Refuse an order that is not 1..8."""
     if not 1 <= order <= MAX_ORDER:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.deprecation import warn_renamed
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.merge import align
@@ -34,7 +35,7 @@ class SignedSplit:
     >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
     >>> from lidstone.text.vocabulary import Vocabulary
     >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
-    >>> parts = split(AddLambda(lam=1).fit(counts), counts)
+    >>> parts = signed_split(AddLambda(lam=1).fit(counts), counts)
     >>> parts.z([1]), parts.z([2])         # after 1: p = (1/2, 0, 1/2), p~ = (2/5, 1/5, 2/5)
     (0.2, 0.5)
     """
@@ -62,19 +63,25 @@ class SignedSplit:
         return 0.0 if node is None else round(float(self.minus[self.slots(node)].sum()), 15)
 
 
-def split(table: BackoffTable, counts: Counts) -> SignedSplit:
+def signed_split(table: BackoffTable, counts: Counts) -> SignedSplit:
     """Split a table against the counts of the training text, whichever smoother or file it comes from."""
     require_whole(counts)
     table, counts = align(table, counts)
     trie = table.trie
-    full = full_probabilities(table)
+    smoothed = table.ngram_probs
     nodes = whole_ngrams(trie)
     parents = trie.parents[nodes]
-    lower = table.backoffs[parents] * full[trie.suffixes[nodes]] if trie.order > 1 else np.zeros(len(nodes))
+    lower = table.backoffs[parents] * smoothed[trie.suffixes[nodes]] if trie.order > 1 else np.zeros(len(nodes))
     totals = counts.totals[parents] if trie.order > 1 else np.full(len(nodes), counts.tokens)
     empirical = counts.counts[nodes] / np.maximum(totals, 1)
-    delta = full[nodes] - empirical
+    delta = smoothed[nodes] - empirical
     return SignedSplit(table, np.maximum(delta, 0) - lower, np.maximum(-delta, 0), empirical)
+
+
+def split(table: BackoffTable, counts: Counts) -> SignedSplit:
+    """Deprecated: use `signed_split`."""
+    warn_renamed("lidstone.split", "lidstone.signed_split")
+    return signed_split(table, counts)
 
 
 def require_whole(counts: Counts) -> None:
@@ -84,17 +91,6 @@ def require_whole(counts: Counts) -> None:
             f"counts with thresholds {list(counts.thresholds)} do not give the empirical distribution",
             hint="count again without thresholds; the table itself may be fitted with them",
         )
-
-
-def full_probabilities(table: BackoffTable) -> NDArray[np.float64]:
-    """p~(w|h) of every n-gram of the trie: rows plus backoff times the order below, level by level."""
-    trie = table.trie
-    full = np.append(table.base, 0.0)
-    for order in range(2, trie.order + 1):
-        level = trie.level(order)
-        lower = full[trie.suffixes[level]]
-        full = np.concatenate([full, table.rows[level] + table.backoffs[trie.parents[level]] * lower])
-    return full
 
 
 def whole_ngrams(trie: Trie) -> NDArray[np.int64]:

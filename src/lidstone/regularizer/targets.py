@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.split import SignedSplit, slot_shifts, split
+from lidstone.regularizer.split import SignedSplit, signed_split, slot_shifts
 from lidstone.text.windows import boundaries
 
 Empirical = Literal["token", "ngram"]
@@ -67,7 +67,7 @@ class Targets(nn.Module):
         super().__init__()
         self.empirical = empirical
         self.signature = table.signature
-        parts = split(table, counts) if empirical == "ngram" and counts is not None else None
+        parts = signed_split(table, counts) if empirical == "ngram" and counts is not None else None
         table = table if parts is None else parts.table
         trie = table.trie
         self.order, self.vocab = trie.order, table.vocab

@@ -109,6 +109,10 @@ class Vocabulary:
         >>> Vocabulary.from_words(["a", "b"]).encode(["b", "z"]).tolist()
         [3, 0]
         """
+        if isinstance(words, (str, bytes)):
+            raise InputError(
+                f"encode takes a sequence of words, not the text {words[:40]!r}", hint="split it first: text.split()"
+            )
         unk = -1 if self.unk is None else self.unk
         ids = np.fromiter((self.index.get(word, unk) for word in words), dtype=np.int32, count=len(words))
         if unk < 0 and ids.size and ids.min() < 0:
@@ -148,9 +152,13 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits that tell vocabularies apart: size, eos, unpredictable ids, strings where known."""
-        identity = [self.size, self.eos, self.unpredictable, self.tokens]
-        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+        """16 hex digits that tell vocabularies apart: size, eos, unk, unpredictable ids, strings where known."""
+        return _hash([self.size, self.eos, self.unpredictable, self.tokens, {"unk": self.unk}])
+
+    @cached_property
+    def fingerprint_without_unk(self) -> str:
+        """The hash of the first versions, which is part of the ids of runs; two vocabularies may share it."""
+        return _hash([self.size, self.eos, self.unpredictable, self.tokens])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back."""
@@ -172,6 +180,10 @@ class Vocabulary:
         True
         """
         return cls(**values)
+
+
+def _hash(identity: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 
 def _integer(name: str, value: Any) -> int:

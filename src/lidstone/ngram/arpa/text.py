@@ -86,7 +86,7 @@ def _blocks(table: BackoffTable, order: int) -> Iterator[NDArray[np.integer]]:
 def _lines(table: BackoffTable, strings: list[str], nodes: NDArray[np.integer], order: int) -> bytes:
     columns = [map(strings.__getitem__, column.tolist()) for column in _words(table.trie, nodes, order)]
     ngrams = map(" ".join, zip(*columns, strict=True))
-    logprobs = map("%.7g".__mod__, _log10(table.probs[nodes]).clip(max=0.0).tolist())
+    logprobs = map("%.7g".__mod__, _log10(table.ngram_probs[nodes]).clip(max=0.0).tolist())
     if order == table.order:
         lines = map("\t".join, zip(logprobs, ngrams, strict=True))
     else:

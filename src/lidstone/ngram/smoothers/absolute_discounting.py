@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lidstone.deprecation import renamed_field
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import announce_fallback, make_table
 from lidstone.ngram.smoothers.discounting import check_discount, interpolate, single_discounts
 from lidstone.ngram.table import BackoffTable
 
 
+@renamed_field("d", "discount")
 @dataclass(frozen=True)
 class AbsoluteDiscounting:
     """Absolute discounting, interpolated.
@@ -25,23 +27,23 @@ class AbsoluteDiscounting:
     >>> from lidstone.ngram.counts import count
     >>> from lidstone.text.vocabulary import Vocabulary
     >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
-    >>> AbsoluteDiscounting(d=0.5).fit(counts).prob([[], [1]]).round(4).tolist()    # (1.5, 1.5, .5)/5 + .3/3 ...
+    >>> AbsoluteDiscounting(discount=0.5).fit(counts).prob([[], [1]]).round(4).tolist()    # (1.5, 1.5, .5)/5 + .3/3 ...
     [[0.4, 0.4, 0.2], [0.45, 0.2, 0.35]]
     """
 
-    d: float | None = None
+    discount: float | None = None
     """D at every order, between 0 and 1; by default n_1 / (n_1 + 2 n_2) of each order"""
     fallback: float | None = None
     """D for orders in which no n-gram occurs once, so that the default is undefined"""
 
     def __post_init__(self) -> None:
-        check_discount("d", self.d)
+        check_discount("discount", self.discount)
         check_discount("fallback", self.fallback)
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
         name = "absolute-discounting"
-        found, fallen = single_discounts(name, counts, self.d, self.fallback, adjusted=False)
+        found, fallen = single_discounts(name, counts, self.discount, self.fallback, adjusted=False)
         announce_fallback(name, self.fallback, fallen)
         parts = interpolate(counts, counts.counts, counts.totals, np.outer(found, [0.0, 1.0, 1.0, 1.0]))
         return make_table(self, name, counts, *parts, discounts=found, fallback_orders=fallen)

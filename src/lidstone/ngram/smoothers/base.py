@@ -72,7 +72,7 @@ def empty_level(counts: Counts) -> tuple[Floats, Floats]:
     return np.full(counts.trie.size, 0.0), np.ones(counts.trie.inner)  # np.zeros would get its memory page by page
 
 
-def full_histories(counts: Counts) -> NDArray[np.bool_]:
+def whole_histories(counts: Counts) -> NDArray[np.bool_]:
     """Which nodes are whole histories: n-1 words, or fewer after `<s>`; (inner,)."""
     trie = counts.trie
     mask = np.zeros(trie.inner, bool)
@@ -116,7 +116,7 @@ def pseudo_counts(counts: Counts, weights: NDArray[np.floating], unseen: float) 
     dropped = counts.totals - sum_children(counts.trie.first, counts.counts)
     spread = unseen * events + dropped
     norms = sum_children(counts.trie.first, excess) + spread
-    whole = full_histories(counts) & (norms > 0)
+    whole = whole_histories(counts) & (norms > 0)
     norms[~whole] = 1.0
     rows[start:] = excess[start:] * to_children(counts, whole / norms)
     backoffs[whole] = spread[whole] / norms[whole]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import announce_fallback, full_histories, make_table, pseudo_counts, to_children
+from lidstone.ngram.smoothers.base import announce_fallback, make_table, pseudo_counts, to_children, whole_histories
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
 from lidstone.ngram.table import BackoffTable
 
@@ -159,7 +159,7 @@ def _seen(counts: Counts) -> tuple[NDArray[np.int64], int]:
     if counts.order == 1:
         words = np.flatnonzero(counts.counts[: counts.vocab.size])
         return words, events - len(words)
-    histories = full_histories(counts) & (counts.totals > 0)
+    histories = whole_histories(counts) & (counts.totals > 0)
     start = int(counts.trie.levels[1])
     nodes = np.flatnonzero(to_children(counts, histories) & (counts.counts[start:] > 0)) + start
     return nodes, events * int(histories.sum()) - len(nodes)

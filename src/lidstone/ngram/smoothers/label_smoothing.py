@@ -3,8 +3,10 @@
     p(w|h) = (c(hw)/c(h) + gamma u(w)) / (1 + gamma)          u uniform over E; an unseen history: uniform
 
 Unlike add-lambda, the uniform's share does not shrink as c(h) grows: weighted per position, label smoothing of
-strength gamma is Jelinek-Mercer interpolation with the uniform, weight 1/(1 + gamma). In the convention of
-`torch.nn.CrossEntropyLoss(label_smoothing=e)`, e = gamma / (1 + gamma).
+strength gamma is Jelinek-Mercer interpolation with the uniform, weight 1/(1 + gamma).
+
+gamma is the paper's strength. PyTorch, and this package's label-smoothing loss, name the uniform's share instead:
+epsilon = gamma / (1 + gamma), p(w|h) = (1 - epsilon) c(hw)/c(h) + epsilon u(w). Both names are accepted here.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import full_histories, make_table, mix, uniform, unigrams
+from lidstone.ngram.smoothers.base import make_table, mix, uniform, unigrams, whole_histories
 from lidstone.ngram.table import BackoffTable
 
 
@@ -28,19 +30,29 @@ class LabelSmoothing:
     >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
     >>> LabelSmoothing(gamma=0.5).fit(counts).prob([[1]]).round(4).tolist()    # (1/2 + .5/3)/1.5, (0 + .5/3)/1.5
     [[0.4444, 0.1111, 0.4444]]
+    >>> LabelSmoothing(epsilon=0.1).fit(counts).prob([[1]]).round(4).tolist()    # .9/2 + .1/3, .1/3
+    [[0.4833, 0.0333, 0.4833]]
     """
 
-    gamma: float = 0.1
-    """strength of the uniform against the text; >= 0"""
+    gamma: float | None = None
+    """strength of the uniform against the text, 0 or more, as in the paper; 0.1 where epsilon is not given either"""
+    epsilon: float | None = None
+    """the uniform's share, from 0 to 1, as in `torch.nn.CrossEntropyLoss(label_smoothing=epsilon)`"""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gamma < float("inf"):
+        if self.gamma is not None and self.epsilon is not None:
+            raise InputError("gamma and epsilon are two ways to say one thing", hint="give one of them")
+        if self.gamma is None and self.epsilon is None:
+            object.__setattr__(self, "gamma", 0.1)
+        if self.gamma is not None and not 0 <= self.gamma < float("inf"):
             raise InputError(f"gamma must be 0 or more, not {self.gamma}", hint="0.1 is usual")
+        if self.epsilon is not None and not 0 <= self.epsilon <= 1:
+            raise InputError(f"epsilon must be from 0 to 1, not {self.epsilon}", hint="0.1 is usual")
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        share = 1 / (1 + self.gamma)
-        shares = np.where(full_histories(counts), share, 0.0)
+        share = 1 / (1 + self.gamma) if self.gamma is not None else 1 - float(self.epsilon or 0)
+        shares = np.where(whole_histories(counts), share, 0.0)
         base = uniform(counts)
         if counts.order == 1:
             base = share * unigrams(counts) + (1 - share) * base
