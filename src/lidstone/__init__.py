@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
     from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
     from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
+    from lidstone.ngram.combine.mixing import mix
+    from lidstone.ngram.combine.pruning import prune
     from lidstone.ngram.counts import Counts, count, count_text
     from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
     from lidstone.ngram.smoothers.add_lambda import AddLambda
@@ -72,6 +74,8 @@ _MODULES = {
     "explain": "regularizer.explain",
     "get_smoother": "ngram.smoothers.registry",
     "load": "ngram.storage",
+    "mix": "ngram.combine.mixing",
+    "prune": "ngram.combine.pruning",
     "read_arpa": "ngram.arpa.read_write",
     "read_words": "text.words",
     "signed_split": "regularizer.split",
@@ -110,6 +114,8 @@ __all__ = [
     "explain",
     "get_smoother",
     "load",
+    "mix",
+    "prune",
     "read_arpa",
     "read_words",
     "signed_split",

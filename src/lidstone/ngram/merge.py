@@ -44,7 +44,7 @@ def align(table: BackoffTable, counts: Counts) -> tuple[BackoffTable, Counts]:
     if same_ngrams(table.trie, counts.trie):
         return replace(table, trie=counts.trie), counts
     trie, of_table, of_counts = union(table.trie, counts.trie)
-    return _move_table(table, trie, of_table), _move_counts(counts, trie, of_counts)
+    return move_table(table, trie, of_table), _move_counts(counts, trie, of_counts)
 
 
 def same_ngrams(one: Trie, other: Trie) -> bool:
@@ -94,7 +94,8 @@ def _keys(trie: Trie, order: int, new_nodes: Nodes) -> NDArray[np.int64]:
     return keys
 
 
-def _move_table(table: BackoffTable, trie: Trie, nodes: Nodes) -> BackoffTable:
+def move_table(table: BackoffTable, trie: Trie, nodes: Nodes) -> BackoffTable:
+    """The same distribution on a larger trie, in which `nodes` are the places of the table's own."""
     rows = _spread(table.rows, nodes, trie.size)
     backoffs = _spread(table.backoffs, nodes, trie.inner, fill=1)
     return replace(table, trie=trie, rows=rows, backoffs=backoffs)

@@ -1,0 +1,1 @@
+"""Tables made from tables: linear mixtures of several, and smaller ones by entropy pruning."""
