@@ -27,7 +27,7 @@ def test_unigrams_of_witten_bell_rest_on_the_uniform():
 
 def test_unigrams_of_absolute_discounting_give_what_is_taken_off_to_the_uniform():
     """a a b </s>, D = 1/2: three times 1/2 taken off, 1.5/4 shared by 4 events; a: 1.5/4 + 1.5/16."""
-    table = AbsoluteDiscounting(d=0.5).fit(count_text(io.BytesIO(b"a a b\n"), 1))
+    table = AbsoluteDiscounting(discount=0.5).fit(count_text(io.BytesIO(b"a a b\n"), 1))
     np.testing.assert_allclose(table.prob([()])[0], np.array([0, 0.5, 1.5, 0.5]) / 4 + 1.5 / 16)
 
 
