@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.console import print_json, print_table, signature_line
+from lidstone.cli.console import print_json, print_table, say, signature_line
 from lidstone.cli.inputs import JSON, OUTPUT, TEXTS, check_folder, read_vocabulary
+from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
+    from lidstone.text.inputs import Input
+    from lidstone.text.vocabulary import Vocabulary
 
 
 def count(
@@ -23,19 +26,64 @@ def count(
         typer.Option(help="Drop n-grams that occur this often or less: one per order, lowest first."),
     ] = None,
     vocab: Annotated[Path | None, typer.Option(help="A file with one word per line; all others become <unk>.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
+    temporary: Annotated[
+        Path | None, typer.Option(help="The folder for temporary files; beside the output unless given.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="The column of Parquet or JSON lines files to read.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out files that cannot be read to the end.")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Count the n-grams of a text: one sentence a line, words between spaces."""
-    from lidstone.ngram.counts import count_text
-    from lidstone.ngram.storage import save
     from lidstone.ngram.trie import check_order
+    from lidstone.text.inputs import expand, readable
 
     check_order(order)
     check_folder(output)
     words = None if vocab is None else read_vocabulary(vocab)
-    counts = count_text(texts, order, vocab=words, thresholds=threshold, show=True)
+    given = expand(texts, column)
+    inputs = readable(given, words, lambda error: say(f"skipped: {error.message}")) if skip_bad else given
+    if memory is None:
+        counts = _count_in_memory(inputs, order, words, threshold, output)
+    else:
+        counts = _count_on_disk(inputs, order, words, threshold, output, memory, temporary)
+    skipped = {"skipped": len(given) - len(inputs)} if skip_bad else {}
+    _print({**summary(counts), **skipped}, as_json)
+
+
+def _count_in_memory(
+    inputs: list[Input], order: int, vocab: Vocabulary | None, threshold: list[int] | None, output: Path
+) -> Counts:
+    from lidstone.ngram.counts import count_text
+    from lidstone.ngram.storage import save
+
+    sources = [item.open() for item in inputs]
+    counts = count_text(sources, order, vocab=vocab, thresholds=threshold, show=True)
     save(counts, output)
-    _print(summary(counts), as_json)
+    return counts
+
+
+def _count_on_disk(
+    inputs: list[Input],
+    order: int,
+    vocab: Vocabulary | None,
+    threshold: list[int] | None,
+    output: Path,
+    memory: str,
+    temporary: Path | None,
+) -> Counts:
+    from lidstone.ngram.scale.external import count_to_file
+    from lidstone.ngram.scale.memory import parse_size
+    from lidstone.ngram.storage import load_counts
+
+    limit = parse_size(memory)
+    if threshold and any(threshold):
+        raise InputError("--memory counts everything", hint="leave out --threshold, or --memory")
+    sources = [item.open() for item in inputs]
+    count_to_file(sources, order, output, memory=limit, vocab=vocab, temporary=temporary, show=True)
+    return load_counts(output, verify=False)
 
 
 def summary(counts: Counts) -> dict[str, Any]:

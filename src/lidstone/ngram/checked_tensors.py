@@ -37,7 +37,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata:
     contents = {name: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for name, array in ordered}
     with ThreadPoolExecutor(_workers()) as pool:
         sums = dict(zip(contents, pool.map(_checksum, contents.values()), strict=True))
-    header = _header(contents, {**metadata, "checksums": json.dumps(sums)})
+    header = make_header(contents, {**metadata, "checksums": json.dumps(sums)})
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for array in contents.values():
@@ -66,7 +66,8 @@ def damaged(path: str | Path, what: str) -> FileFormatError:
     return FileFormatError(f"{path} cannot be used: {what}", hint="make the file again, or copy it again")
 
 
-def _header(arrays: Mapping[str, NDArray[Any]], metadata: dict[str, str]) -> bytes:
+def make_header(arrays: Mapping[str, Any], metadata: dict[str, str]) -> bytes:
+    """The header of a file of these arrays, of which only types and sizes are looked at."""
     entries: dict[str, Any] = {}
     end = 0
     for name, array in arrays.items():

@@ -39,7 +39,7 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
     1
     """
     kind, values, facts = _table_parts(thing) if isinstance(thing, BackoffTable) else _counts_parts(thing)
-    strings, vocabulary = _vocabulary_parts(thing.vocab)
+    strings, vocabulary = vocabulary_parts(thing.vocab)
     facts = {"format": FORMAT, "version": VERSION, "kind": kind, "vocabulary": vocabulary, **facts}
     write = json.JSONEncoder(default=np.generic.item).encode  # settings may be numpy's numbers
     metadata = {name: fact if isinstance(fact, str) else write(fact) for name, fact in facts.items()}
@@ -137,7 +137,7 @@ def _trie(arrays: Arrays) -> Trie:
     return Trie(*(arrays[name] for name in _TRIE))
 
 
-def _vocabulary_parts(vocab: Vocabulary) -> tuple[Arrays, dict[str, Any]]:
+def vocabulary_parts(vocab: Vocabulary) -> tuple[Arrays, dict[str, Any]]:
     """Strings as one array of bytes, for they may be many; the rest as JSON."""
     facts = vocab.to_dict()
     tokens = facts.pop("tokens")

@@ -43,7 +43,7 @@ def read_words(
     >>> ids.tolist(), vocab.tokens
     ([2, 3, 2, 1, 4, 0, 1], ('<unk>', '</s>', 'b', 'a', 'c'))
     """
-    reader = _Reader(vocab)
+    reader = WordReader(vocab)
     for source in _each(sources):
         size = _plain_size(source)
         reader.expect(size or 0)
@@ -69,7 +69,7 @@ def slow_read_words(sources: Sources, vocab: Vocabulary | None = None) -> tuple[
     return np.array(stream, dtype=np.int32), vocab
 
 
-class _Reader:
+class WordReader:
     """The table of words and the ids read so far; all grow by doubling."""
 
     def __init__(self, vocab: Vocabulary | None) -> None:
@@ -85,6 +85,7 @@ class _Reader:
 
     @property
     def ids(self) -> Ids:
+        """The ids read so far."""
         return self.all_ids[: self.state[1]]
 
     def expect(self, size: int) -> None:
@@ -92,6 +93,7 @@ class _Reader:
         self.all_ids = _grown(self.all_ids, int(self.state[1]) + size // 4)
 
     def read(self, chunk: bytes, name: str, lines: int) -> None:
+        """Append the ids of whole lines; for errors, the source's name and how many lines came before."""
         from lidstone.text import interning
 
         text = np.frombuffer(b"".join((chunk, b"\n", bytes(8))), dtype=np.uint8)

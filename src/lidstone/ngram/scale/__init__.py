@@ -1,0 +1,1 @@
+"""Counting beyond memory and beyond one machine."""

@@ -1,0 +1,90 @@
+"""Sorted n-grams with their counts, on disk: the run of one block, or the piece of one bucket.
+
+As in a trie, the n-grams of each order stand in the order of their words and the children of a node side by side.
+Unigrams are not part of it, for each has its place by its id; suffix links are not either, for they are found at the
+end. Files are the package's own checked files, mapped into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.ngram.checked_tensors import read_arrays, write_arrays
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.trie import Trie
+
+Ints = NDArray[np.integer]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The n-grams of orders 2..n of a part of the text or of a range of n-grams.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> piece = piece_of(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
+    >>> piece.heads.tolist(), piece.words.tolist(), piece.counts.tolist()
+    ([1, 1, 2, 3], [0, 2, 0, 1], [1, 1, 1, 2])
+    """
+
+    levels: NDArray[np.int64]
+    """n-grams of order k are levels[k-2]:levels[k-1]"""
+    heads: Ints
+    """the first word of each 2-gram"""
+    words: Ints
+    """the last word of each n-gram"""
+    counts: Ints
+    first: Ints
+    """children of n-gram i are first[i]-base:first[i+1]-base; one entry per n-gram below the top order, and one more"""
+    base: int = 0
+
+    @property
+    def order(self) -> int:
+        """The longest n-gram's length."""
+        return len(self.levels)
+
+    def level(self, order: int) -> slice:
+        """The n-grams of one order, as a slice."""
+        return slice(int(self.levels[order - 2]), int(self.levels[order - 1]))
+
+    def below(self, position: int) -> list[int]:
+        """Where the n-grams of each order begin whose first two words are the 2-gram at `position` or come later."""
+        found = [position]
+        for _ in range(3, self.order + 1):
+            found.append(int(self.first[found[-1]]) - self.base)
+        return found
+
+
+def piece_of(counts: Counts) -> Piece:
+    """Counts seen as a piece; nothing but the first words is copied."""
+    return piece_of_trie(counts.trie, counts.counts)
+
+
+def piece_of_trie(trie: Trie, counts: Ints) -> Piece:
+    """A trie and its counts seen as a piece."""
+    base = trie.vocab_size + 1
+    levels = trie.levels[1:] - base
+    if trie.order == 1:
+        nothing = np.empty(0, np.int32)
+        return Piece(levels, nothing, nothing, nothing, np.zeros(1, np.int32))
+    heads = np.repeat(np.arange(base, dtype=np.int32), np.diff(trie.first[: base + 1]))
+    return Piece(levels, heads, trie.words[base:], counts[base:], trie.first[base:], base)
+
+
+def save_piece(piece: Piece, path: Path, extra: Mapping[str, NDArray[Any]] | None = None) -> None:
+    """Write a piece, with arrays of the caller's own beside it."""
+    arrays = {name: getattr(piece, name) for name in ("levels", "heads", "words", "counts", "first")}
+    write_arrays(path, {**arrays, **(extra or {})}, {"kind": "piece", "base": str(piece.base)})
+
+
+def load_piece(path: Path, *, verify: bool = False) -> tuple[Piece, dict[str, NDArray[Any]]]:
+    """Map a piece into memory, and the arrays that were saved beside it."""
+    arrays, metadata = read_arrays(path, verify=verify)
+    parts = {name: arrays.pop(name) for name in ("levels", "heads", "words", "counts", "first")}
+    return Piece(**parts, base=int(metadata["base"])), arrays

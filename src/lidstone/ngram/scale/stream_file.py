@@ -1,0 +1,98 @@
+"""A checked file whose arrays are written piece by piece, in any order, and can be read while others are written.
+
+The bytes are those of `checked_tensors.write_arrays`: only that nothing has to be in memory at once.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.ngram.checked_tensors import make_header
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An array to come."""
+
+    dtype: np.dtype[Any]
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return self.size * self.dtype.itemsize
+
+
+class StreamFile:
+    """Arrays of known type and size, each appended to from its start to its end."""
+
+    def __init__(self, path: Path, shapes: Mapping[str, Shape], metadata: Mapping[str, str]) -> None:
+        self.shapes = dict(sorted(shapes.items(), key=lambda item: -item[1].dtype.itemsize))
+        self.metadata, self.path = metadata, path
+        self.sums = dict.fromkeys(self.shapes, 0)
+        self.starts, end = {}, 8 + len(self._header())
+        for name, shape in self.shapes.items():
+            self.starts[name], end = end, end + shape.nbytes
+        self.ends = dict(self.starts)
+        self.file = path.open("w+b")
+        self.file.truncate(end)
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        """The next values of an array."""
+        data = np.ascontiguousarray(values, self.shapes[name].dtype).data.cast("B")
+        if self.ends[name] + len(data) > self.starts[name] + self.shapes[name].nbytes:
+            raise ValueError(f"too many values for {name}")
+        self.file.seek(self.ends[name])
+        self.file.write(data)
+        self.sums[name] = zlib.crc32(data, self.sums[name])
+        self.ends[name] += len(data)
+
+    def read(self, name: str) -> MappedArray:
+        """An array as far as it is written, mapped into memory."""
+        self.file.flush()
+        return MappedArray(self.file.fileno(), self.starts[name], self.shapes[name])
+
+    def finish(self) -> None:
+        """Write the header; all arrays must be complete."""
+        for name, shape in self.shapes.items():
+            if self.ends[name] != self.starts[name] + shape.nbytes:
+                raise ValueError(f"{name} is incomplete")
+        header = self._header()
+        self.file.seek(0)
+        self.file.write(len(header).to_bytes(8, "little") + header)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _header(self) -> bytes:
+        sums = {name: f"{value:08x}" for name, value in self.sums.items()}
+        return make_header(self.shapes, {**self.metadata, "checksums": json.dumps(sums)})
+
+
+class MappedArray:
+    """A part of a file as an array, whose pages can be given back to the system."""
+
+    def __init__(self, handle: int, start: int, shape: Shape) -> None:
+        begin = start - start % mmap.ALLOCATIONGRANULARITY
+        size = max(start - begin + shape.nbytes, 1)
+        self.map = mmap.mmap(handle, size, access=mmap.ACCESS_READ, offset=begin)
+        self.array = np.frombuffer(self.map, shape.dtype, shape.size, start - begin)
+
+    def drop(self) -> None:
+        """Give the pages back; they are read again where needed."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.map.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,159 @@
+"""What names of text stand for: files, globs, addresses of other file systems, and columns of Parquet or JSON lines.
+
+Each becomes a source that all readers of text take. A row of a column is a line of text; a row with line feeds in it
+is several.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lidstone.errors import InputError, LidstoneError, TextError
+from lidstone.text.blocks import check_readable
+from lidstone.text.corpora import read_lines
+from lidstone.text.streams import COMPRESSED, Source
+from lidstone.text.vocabulary import Vocabulary
+
+JSON_LINES = (".jsonl", ".ndjson")
+ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Input:
+    """One text by its name."""
+
+    name: str
+    """a path, `-` for standard input, or an address such as s3://bucket/file"""
+    column: str | None = None
+    """the column to read of a Parquet or JSON lines file"""
+
+    def open(self) -> Source:
+        """The text as a source; opened anew each time, except standard input."""
+        plain = Path(self.name).with_suffix("") if Path(self.name).suffix in COMPRESSED else Path(self.name)
+        if plain.suffix == ".parquet":
+            return _Rows(self.name, _parquet_rows(self.name, self._column(), _remote(self.name)))  # type: ignore[return-value]
+        if self.column is not None and plain.suffix in JSON_LINES:
+            return _Rows(self.name, _json_rows(self.name, self.column, _remote(self.name)))  # type: ignore[return-value]
+        return _remote(self.name)
+
+    def _column(self) -> str:
+        if self.column is None:
+            raise InputError(f"{self.name} has columns", hint="name the one that holds the text: --column text")
+        return self.column
+
+
+def expand(names: Iterable[str], column: str | None = None) -> list[Input]:
+    """The inputs that names, globs and addresses stand for; those of one glob in the order of their names.
+
+    >>> [found.name for found in expand(["-", "a.txt"])]
+    ['-', 'a.txt']
+    """
+    return [Input(name, column) for pattern in names for name in _matches(pattern)]
+
+
+def readable(inputs: Sequence[Input], vocab: Vocabulary | None, told: Callable[[LidstoneError], None]) -> list[Input]:
+    """The inputs that can be read to their end; `told` of each of the others. Every input is read once for this."""
+    good = []
+    for item in inputs:
+        error = None if item.name == "-" else check_readable(item.open(), vocab)
+        told(error) if error else good.append(item)
+    if not good:
+        raise InputError(f"none of {len(inputs)} texts can be read", hint="leave out --skip-bad to see why")
+    return good
+
+
+def _matches(pattern: str) -> list[str]:
+    if "://" in pattern:
+        found = _remote_matches(pattern)
+    elif glob.has_magic(pattern) and not Path(pattern).exists():
+        found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207
+    else:
+        return [pattern]
+    if not found:
+        raise InputError(f"no file matches {pattern}", hint="check the pattern; put it in quotes")
+    return found
+
+
+def _remote_matches(address: str) -> list[str]:
+    import fsspec
+
+    files, path = fsspec.core.url_to_fs(address)
+    if not glob.has_magic(path):
+        return [address]
+    return sorted(files.unstrip_protocol(found) for found in files.glob(path))
+
+
+def _remote(name: str) -> Source:
+    """An address opened; a path as it is."""
+    if "://" not in name:
+        return name
+    import fsspec
+
+    try:
+        file: Source = fsspec.open(name, "rb").open()
+    except (OSError, ValueError, ImportError) as error:
+        raise TextError(f"cannot read {name}: {error}", hint="check the address and its credentials") from error
+    return file
+
+
+def _parquet_rows(name: str, column: str, source: Source) -> Iterator[str]:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    try:
+        file = parquet.ParquetFile(source)
+        if column not in file.schema_arrow.names:
+            raise _no_column(name, column, file.schema_arrow.names)
+        for batch in file.iter_batches(ROWS, columns=[column]):
+            yield from (text for text in batch.column(0).to_pylist() if text is not None)
+    except (OSError, arrow.ArrowException) as error:
+        raise TextError(f"{name} is damaged, or no Parquet file: {error}", hint="copy the file again") from error
+
+
+def _json_rows(name: str, column: str, source: Source) -> Iterator[str]:
+    for number, line in enumerate(read_lines(source), start=1):
+        if not line.strip():
+            continue
+        try:
+            row: Any = json.loads(line)
+        except ValueError as error:
+            raise TextError(f"{name}, line {number} is not JSON: {error}", hint="write one object per line") from error
+        if not isinstance(row, dict) or column not in row:
+            raise _no_column(f"{name}, line {number}", column, list(row) if isinstance(row, dict) else [])
+        if row[column] is not None:
+            yield row[column]
+
+
+def _no_column(where: str, column: str, there: Sequence[str]) -> InputError:
+    return InputError(f"{where} has no column {column!r}", hint=f"its columns are {', '.join(there) or 'none'}")
+
+
+class _Rows(io.RawIOBase):
+    """Rows of text as a stream of bytes, a line each."""
+
+    def __init__(self, name: str, rows: Iterator[Any]) -> None:
+        self.name, self._rows, self._ready, self._row = name, rows, memoryview(b""), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._ready:
+            self._ready = memoryview(b"".join(self._lines()))
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _lines(self) -> Iterator[bytes]:
+        for _, row in zip(range(ROWS), self._rows, strict=False):
+            self._row += 1
+            if not isinstance(row, str):
+                hint = "name the column that holds the text"
+                raise TextError(f"{self.name}, row {self._row} is {type(row).__name__}, not text", hint=hint)
+            yield row.encode(errors="surrogatepass") + b"\n"

@@ -1,0 +1,245 @@
+"""Counting on disk writes the bytes that counting in memory writes, however small its blocks and buckets are."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lidstone.errors import InputError, LidstoneError, TextError
+from lidstone.ngram.counts import count_text
+from lidstone.ngram.scale import assembly, external, runs
+from lidstone.ngram.scale.external import count_to_file
+from lidstone.ngram.storage import load_counts, save
+from lidstone.text import blocks
+from lidstone.text.vocabulary import Vocabulary
+
+MEMORY = 1 << 40
+LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Blocks of a few tokens and buckets of a few n-grams."""
+    set_sizes(monkeypatch, tokens=7, nodes=40)
+
+
+def set_sizes(monkeypatch, *, tokens, nodes, chunk=16):
+    monkeypatch.setattr(blocks, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(external, "block_tokens", lambda *_: tokens)
+    monkeypatch.setattr(external, "bucket_nodes", lambda *_: nodes)
+    monkeypatch.setattr(assembly, "BLOCK_NODES", 5)
+
+
+def text_of(lines):
+    return "".join(" ".join(line) + "\n" for line in lines)
+
+
+def in_memory(path, order, output, **options):
+    save(count_text(path, order, **options), output)
+    return output.read_bytes()
+
+
+@settings(deadline=None, max_examples=60)
+@given(lines=LINES, order=st.integers(1, 6), tokens=st.integers(1, 30), nodes=st.integers(30, 300))
+def test_the_file_is_that_of_counting_in_memory(tmp_path_factory, lines, order, tokens, nodes):
+    folder = tmp_path_factory.mktemp("count")
+    text, output = folder / "text", folder / "on-disk"
+    text.write_text(text_of(lines))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        set_sizes(monkeypatch, tokens=tokens, nodes=nodes)
+        try:
+            count_to_file([text], order, output, memory=MEMORY)
+        except InputError as error:
+            assert "begin with one pair of words" in str(error) and nodes < 30 * order
+            return
+    assert output.read_bytes() == in_memory(text, order, folder / "in-memory")
+    assert sorted(path.name for path in folder.iterdir()) == ["in-memory", "on-disk", "text"]
+
+
+def test_several_files_and_a_given_vocabulary(tmp_path, tiny):
+    vocab = Vocabulary.from_words(["a", "b", "d"])
+    (tmp_path / "one").write_text("a b c\nb a\n")
+    (tmp_path / "two.gz").write_bytes(gzip.compress(b"c d a b\n\n" * 40))
+    sources = [tmp_path / "one", tmp_path / "two.gz"]
+    count_to_file(sources, 4, tmp_path / "out", memory=MEMORY, vocab=vocab)
+    assert (tmp_path / "out").read_bytes() == in_memory(sources, 4, tmp_path / "same", vocab=vocab)
+
+
+def test_standard_streams_can_be_counted(tmp_path, tiny):
+    count_to_file([io.BytesIO(b"a b\nb c a\n" * 20)], 3, tmp_path / "out", memory=MEMORY)
+    assert load_counts(tmp_path / "out").of([2, 3]) == 20
+
+
+def test_wikitext(tmp_path, monkeypatch):
+    data = os.environ.get("LIDSTONE_DATA")
+    text = Path(data or ".") / "wikitext-2" / "wiki.valid.tokens.xz"
+    if not text.is_file():
+        pytest.skip("needs WikiText-2")
+    monkeypatch.setattr(external, "block_tokens", lambda *_: 30_000)
+    monkeypatch.setattr(external, "bucket_nodes", lambda *_: 40_000)
+    count_to_file([text], 4, tmp_path / "out", memory=MEMORY)
+    assert (tmp_path / "out").read_bytes() == in_memory(text, 4, tmp_path / "same")
+
+
+def test_wide_node_ids_and_counts_say_the_same(tmp_path, tiny, monkeypatch):
+    text = tmp_path / "text"
+    text.write_text("a b c a\nb c\n" * 9)
+    plain = count_text(text, 3)
+    monkeypatch.setattr("lidstone.ngram.scale.assembly.counting.MAX_NODES", 20)
+    with pytest.MonkeyPatch.context() as inner:
+        inner.setattr(assembly, "node_type", lambda nodes: np.int64)
+        inner.setattr(assembly, "count_type", lambda unigrams: np.int64)
+        inner.setattr(external, "count_type", lambda unigrams: np.int64)
+        inner.setattr("lidstone.ngram.counting.MAX_NODES", 2**31 - 1)
+        count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
+    wide = load_counts(tmp_path / "out")
+    assert wide.trie.first.dtype == wide.trie.suffixes.dtype == wide.counts.dtype == np.int64
+    for name in ("levels", "words", "suffixes", "first"):
+        np.testing.assert_array_equal(getattr(wide.trie, name), getattr(plain.trie, name))
+    np.testing.assert_array_equal(wide.counts, plain.counts)
+    assert assembly.node_type(20) is np.int32 and assembly.node_type(21) is np.int64
+
+
+def test_an_error_leaves_nothing_behind(tmp_path, tiny):
+    (tmp_path / "text").write_bytes(b"a b c\n" * 50 + b"a <s> b\n")
+    with pytest.raises(TextError, match=r"reserved word <s> .*line 51"):
+        count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path, tiny, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    (tmp_path / "text").write_bytes(b"a b c\n" * 50)
+    monkeypatch.setattr(external, "merge_within", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+def test_a_disk_that_fills_up_is_an_error_that_cleans_up(tmp_path, tiny, monkeypatch):
+    def full(*_, **__):
+        raise LidstoneError("cannot write run-3: No space left on device", hint="free some space")
+
+    (tmp_path / "text").write_bytes(b"a b c\n" * 50)
+    monkeypatch.setattr(runs, "save_piece", full)
+    with pytest.raises(LidstoneError, match="No space left"):
+        count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+def test_too_little_space_is_refused_before_any_work(tmp_path, monkeypatch):
+    usage = type("Usage", (), {"free": 10})
+    monkeypatch.setattr("lidstone.ngram.scale.workspace.shutil.disk_usage", lambda _: usage)
+    (tmp_path / "text").write_bytes(b"a b c\n" * 50)
+    # 200 tokens x 2 orders x 0.75 n-grams x 24 bytes = 7,200 bytes
+    with pytest.raises(InputError, match=r"needs about 7\.0 KB of temporary space"):
+        count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
+
+
+def test_a_file_that_changes_while_it_is_read(tmp_path, tiny, monkeypatch):
+    text = tmp_path / "text"
+    text.write_bytes(b"a b c\n" * 50)
+    count = runs.RunWriter._count
+
+    def meddle(self, block, number, vocab):
+        if number == 1:
+            text.write_bytes(b"a b d\n" * 50)
+            os.utime(text, ns=(1, 1))
+        count(self, block, number, vocab)
+
+    monkeypatch.setattr(runs.RunWriter, "_count", meddle)
+    with pytest.raises(TextError, match="text changed while it was read"):
+        count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
+
+
+def test_a_second_count_to_the_same_file_is_refused(tmp_path, tiny):
+    (tmp_path / "text").write_bytes(b"a b c\n")
+    with external.workspace(tmp_path / "out", {}), pytest.raises(InputError, match="another process is counting"):
+        count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
+
+
+def test_a_limit_below_the_program_itself(tmp_path):
+    (tmp_path / "text").write_bytes(b"a b c\n")
+    with pytest.raises(InputError, match=r"a limit of 10\.0 MB leaves 0 B"):
+        count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=10 << 20)
+
+
+def test_nothing_to_count(tmp_path):
+    (tmp_path / "text").write_bytes(b"\n\n")
+    with pytest.raises(InputError, match="nothing to count"):
+        count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from lidstone.ngram.scale import external, runs
+from lidstone.text import blocks
+blocks.CHUNK_BYTES = 16
+external.block_tokens = lambda *_: 7
+external.bucket_nodes = lambda *_: 60
+stop_at, counted = int(sys.argv[3]), []
+save = runs.save_piece
+def slow(piece, path, extra=None):
+    save(piece, path, extra)
+    counted.append(path.name)
+    print(path.name, flush=True)
+    if len(counted) == stop_at:
+        import time
+        time.sleep(60)
+runs.save_piece = external.save_piece = slow
+external.count_to_file([Path(sys.argv[1])], 3, sys.argv[2], memory=1 << 40, workers=1)
+"""
+
+
+def run_killed(text, output, stop_at):
+    """The files that a count has written before it is killed, or in all if it is not."""
+    command = [sys.executable, "-c", KILLED, str(text), str(output), str(stop_at)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        names = []
+        for line in process.stdout:
+            names.append(line.strip())
+            if len(names) == stop_at:
+                process.send_signal(signal.SIGKILL)
+    return names
+
+
+@pytest.mark.slow
+def test_a_killed_count_goes_on_where_it_was(tmp_path):
+    text, output = tmp_path / "text", tmp_path / "out"
+    text.write_text("a b c a d\nb c e\nf a b\n" * 8)
+    first = run_killed(text, output, stop_at=3)
+    assert (tmp_path / ".out.counting").is_dir() and not output.exists()
+    second = run_killed(text, output, stop_at=10_000)
+    assert not set(first[:3]) & set(second) and any(name.startswith("run-3") for name in second)
+    assert output.read_bytes() == in_memory(text, 3, tmp_path / "same")
+    third = run_killed(text, output, stop_at=len(first) + len(second) - 1)  # killed in the middle of merging
+    assert any(name.startswith("piece") for name in third)
+    fourth = run_killed(text, output, stop_at=10_000)
+    assert not any(name.startswith("run") for name in fourth)
+    assert output.read_bytes() == (tmp_path / "same").read_bytes()
+    assert not (tmp_path / ".out.counting").exists()
+
+
+@pytest.mark.slow
+def test_a_text_that_changed_after_a_kill_is_counted_anew(tmp_path):
+    text, output = tmp_path / "text", tmp_path / "out"
+    text.write_text("a b c a d\nb c e\nf a b\n" * 8)
+    run_killed(text, output, stop_at=3)
+    time.sleep(0.01)
+    text.write_text("a a c a d\nb c e\nf a b\n" * 8)
+    assert "run-0.safetensors" in run_killed(text, output, stop_at=10_000)
+    assert output.read_bytes() == in_memory(text, 3, tmp_path / "same")
