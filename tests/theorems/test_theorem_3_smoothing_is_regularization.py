@@ -254,7 +254,7 @@ class TestBounds:
         labels = [*TEXT[0], VOCAB.eos]
         logits = torch.randn(len(labels), VOCAB.size, generator=torch.Generator().manual_seed(seed)) * size
         loss = SmoothedCrossEntropy(table, reduction="none", **options)
-        found = loss(logits.requires_grad_(), torch.tensor(labels)).total.detach().double()
+        found = loss(logits.requires_grad_()[None], torch.tensor([labels])).total[0].detach().double()
         for value, (history, label) in zip(found, corpus_positions(order, [TEXT[0]]), strict=True):
             target = dense_target(table, TEXT, history, label, **options)
             assert target.min() >= 0

@@ -182,7 +182,7 @@ def test_the_loss_follows_the_logits_to_their_device() -> None:
 
     loss = make_loss("token").to(torch.bfloat16)
     move_to(loss, torch.empty(1, device="meta"))
-    assert {buffer.device.type for buffer in loss.buffers()} == {"meta"}
+    assert {tensor.device.type for tensor in loss.targets.constants().values()} == {"meta"}
     assert loss.targets.base.dtype == torch.float32
 
 

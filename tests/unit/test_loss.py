@@ -67,9 +67,37 @@ class TestShapesAndHistories:
     def test_rows_sentences_and_single_positions(self):
         loss, logits = SmoothedCrossEntropy(TABLE, gamma=0.3, reduction="none"), make_logits().requires_grad_()
         whole = loss(logits, LABELS).total
-        torch.testing.assert_close(loss(logits[0], LABELS[0]).total, whole[0])
+        torch.testing.assert_close(loss(logits[:1], LABELS[:1]).total, whole[:1])
         torch.testing.assert_close(loss(logits[0, 0], LABELS[0, 0]).total, whole[0, 0])
         torch.testing.assert_close(loss(logits[None], LABELS[None]).total, whole[None])
+
+    def test_flattened_labels_need_histories(self):
+        """Two rows in one: only the token before each label says where the second begins."""
+        loss, logits = SmoothedCrossEntropy(TABLE, gamma=0.3), make_logits().requires_grad_()
+        with pytest.raises(
+            InputError, match=r"labels of shape \(8,\) do not say where a sequence begins.*\(batch, time"
+        ):
+            loss(logits.flatten(0, 1), LABELS.flatten())
+        contexts = torch.tensor([[VOCAB.bos, 2, 3, 4], [VOCAB.bos, 5, 6, 1]])
+        found = loss(logits.flatten(0, 1), LABELS.flatten(), contexts.flatten()).total
+        torch.testing.assert_close(found, loss(logits, LABELS).total)
+        plain = SmoothedCrossEntropy()(logits.flatten(0, 1), LABELS.flatten()).total  # without a table it is no matter
+        torch.testing.assert_close(plain, SmoothedCrossEntropy()(logits, LABELS).total)
+        unigram = SmoothedCrossEntropy(fitted("kneser-essen-ney", 1), gamma=0.3)  # nor without histories
+        torch.testing.assert_close(unigram(logits.flatten(0, 1), LABELS.flatten()).total, unigram(logits, LABELS).total)
+
+    def test_labels_that_the_table_never_predicts_are_plain(self):
+        """Padding has no probability, and 7 is a word that the text never had."""
+        labels = torch.tensor([[2, 0, 7, 3]])
+        for empirical, form in (("token", "exact"), ("ngram", "published")):
+            loss = SmoothedCrossEntropy(TABLE, COUNTS, gamma=0.3, form=form, empirical=empirical, reduction="none")
+            logits = make_logits((1, 4)).requires_grad_()
+            parts = loss(logits, labels)
+            plain = F.cross_entropy(logits[0], labels[0], reduction="none")
+            assert (parts.plus[0, 1:3] == 0).all() and (parts.minus[0, 1:3] == 0).all()
+            torch.testing.assert_close(parts.total[0, 1:3], plain[1:3])
+            assert parts.plus[0, 0] != 0
+            assert loss.never_predicted(labels).tolist() == [[False, True, True, False]]
 
     def test_histories_are_the_tokens_before(self):
         contexts = torch.tensor([[VOCAB.bos, 2, 3, 4], [VOCAB.bos, 5, 6, 1]])
@@ -153,7 +181,7 @@ class TestModes:
         assert "gamma_plus=0.1, gamma_minus=0.5, form=published, empirical=token" in repr(loss)
 
 
-class TestBuffers:
+class TestConstantTensors:
     def model(self):
         model = torch.nn.Linear(2, 2)
         model.loss = SmoothedCrossEntropy(TABLE, gamma=0.3)
@@ -166,24 +194,56 @@ class TestBuffers:
         before = total(SmoothedCrossEntropy(TABLE, gamma=0.3))
         for cast in ("half", "bfloat16", "double"):
             model = getattr(self.model(), cast)()
-            floats = [b.dtype for b in model.loss.buffers() if b.is_floating_point()]
+            floats = [t.dtype for t in model.loss.targets.constants().values() if t.is_floating_point()]
             assert set(floats) == {torch.float32}
             assert total(model.loss) == before
 
     def test_they_move_with_the_model(self):
         model = self.model().to("meta")
-        assert {buffer.device.type for buffer in model.loss.buffers()} == {"meta"}
+        assert {tensor.device.type for tensor in model.loss.targets.constants().values()} == {"meta"}
 
-    def test_a_copy_is_a_loss(self):
-        assert total(copy.deepcopy(self.model()).loss) == total(self.model().loss)
+    def test_a_copy_is_a_loss_that_shares_the_table(self):
+        model = self.model()
+        other = copy.deepcopy(model)
+        assert total(other.loss) == total(model.loss)
+        assert other.loss.targets.words.data_ptr() == model.loss.targets.words.data_ptr()
+        other.to("meta")
+        assert model.loss.targets.words.device.type == "cpu"
+
+    def test_they_survive_the_meta_device(self):
+        before = total(SmoothedCrossEntropy(TABLE, gamma=0.3))
+        with torch.device("meta"):
+            model = self.model()
+        assert total(model.to_empty(device="cpu").loss) == before
+        assert total(model.to("meta").to_empty(device="cpu").loss) == before
+
+    def test_an_averaged_model_leaves_them_alone(self):
+        model = self.model()
+        averaged = torch.optim.swa_utils.AveragedModel(model, use_buffers=True)
+        for _ in range(3):
+            averaged.update_parameters(model)
+        assert total(averaged.module.loss) == total(model.loss)
 
     def test_there_are_few_bytes_per_ngram(self):
         targets = SmoothedCrossEntropy(fitted("katz", 4), gamma=0.3).targets
         ngrams = targets.words.numel()
-        assert targets.resident_bytes <= 16 * ngrams + 4 * VOCAB.size + VOCAB.size + 1 + 8
+        assert targets.resident_bytes <= 16 * ngrams + 4 * VOCAB.size + 2 * VOCAB.size + 1 + 8
 
 
 class TestMistakes:
+    def test_a_strength_in_the_place_of_the_counts(self):
+        with pytest.raises(InputError, match=r"0\.25 stands where counts belong. hint: name the strength: gamma=0\.25"):
+            SmoothedCrossEntropy(TABLE, 0.25)
+
+    @pytest.mark.parametrize("arguments", [(COUNTS,), (COUNTS, TABLE), (VOCAB,), ("ken.safetensors",)])
+    def test_something_else_in_the_place_of_the_table(self, arguments):
+        with pytest.raises(InputError, match=r"where a table belongs. hint: .*(fit\(counts\)|ld\.load)"):
+            SmoothedCrossEntropy(*arguments, gamma=0.25)
+
+    def test_given_to_the_trainer_as_it_is(self):
+        with pytest.raises(InputError, match=r"not logits. hint: .*compute_loss_func=ld\.trainer_loss\(loss\)"):
+            SmoothedCrossEntropy(TABLE, gamma=0.25)({"logits": make_logits()}, LABELS, num_items_in_batch=7)
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
@@ -239,7 +299,7 @@ class TestMistakes:
 
     def test_logits_of_another_size(self):
         logits = torch.zeros(2, 4, 9, requires_grad=True)
-        with pytest.raises(VocabularyMismatch, match="the table has 8 ids, the logits 9"):
+        with pytest.raises(VocabularyMismatch, match=r"the table has 8 ids, the logits 9.*, size=9\)"):
             SmoothedCrossEntropy(TABLE, gamma=0.1)(logits, LABELS)
 
     @pytest.mark.parametrize("wrong", [8, 50257, -1])

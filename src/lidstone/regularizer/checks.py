@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from typing import Any, get_args
 
@@ -70,6 +71,37 @@ def check_counts(table: BackoffTable | None, counts: Counts | None, empirical: E
                 'history; prefer empirical="token"',
                 stacklevel=4,
             )
+
+
+def check_kinds(table: Any, counts: Any) -> None:
+    """Refuse arguments in each other's place."""
+    if table is not None and not isinstance(table, BackoffTable):
+        fit = "fit a smoother: table = ld.ModifiedKneserNey().fit(counts)"
+        hint = "read the file first: ld.load(path)" if isinstance(table, (str, os.PathLike)) else fit
+        raise InputError(f"{type(table).__name__} stands where a table belongs", hint=hint)
+    if isinstance(counts, (int, float)):
+        raise InputError(f"{counts} stands where counts belong", hint=f"name the strength: gamma={counts}")
+    if counts is not None and not isinstance(counts, Counts):
+        raise InputError(f"{type(counts).__name__} stands where counts belong", hint="counts come from ld.count(...)")
+
+
+def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
+    """Refuse a model's outputs instead of tensors, as when the Trainer calls the loss itself."""
+    if not isinstance(given, Tensor):
+        raise InputError(
+            f"the loss was given {type(given).__name__}, not logits",
+            hint=f"pass outputs.logits; with a Trainer: {remedy}",
+        )
+    if others:
+        raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
+
+
+def flattened(labels: Tensor) -> InputError:
+    """The error for labels that do not show where the rows begin."""
+    return InputError(
+        f"labels of shape {tuple(labels.shape)} do not say where a sequence begins, so histories would cross it",
+        hint="pass logits (batch, time, V) and labels (batch, time) as they are, or the token before each as histories",
+    )
 
 
 def check_shapes(logits: Tensor, labels: Tensor) -> None:

@@ -15,7 +15,16 @@ from torch.autograd.function import once_differentiable
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.checks import check_choices, check_counts, check_shapes, report_overflow, strengths_of
+from lidstone.regularizer.checks import (
+    check_call,
+    check_choices,
+    check_counts,
+    check_kinds,
+    check_shapes,
+    flattened,
+    report_overflow,
+    strengths_of,
+)
 from lidstone.regularizer.core import Losses, dense_dot, gradient_, losses, plain_losses
 from lidstone.regularizer.schedule import CONSTANT, Schedule
 from lidstone.regularizer.targets import Empirical, Form, Plan, Targets, shift_right
@@ -57,6 +66,7 @@ class SmoothedLoss(nn.Module):
         gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only.
         """
         super().__init__()
+        check_kinds(table, counts)
         self.gamma_plus, self.gamma_minus = strengths_of(table, gamma, gamma_plus, gamma_minus, form)
         check_choices(form=(form, Form), empirical=(empirical, Empirical), reduction=(reduction, Reduction))
         check_counts(table, counts, empirical, form)
@@ -84,6 +94,13 @@ class SmoothedLoss(nn.Module):
         strengths = f"gamma_plus={self.gamma_plus}, gamma_minus={self.gamma_minus}"
         return f"{strengths}, form={self.form}, empirical={self.empirical}"
 
+    def never_predicted(self, labels: Tensor) -> Tensor:
+        """Which labels the table never predicts, so that their positions have the plain NLL; a mask like labels."""
+        if self.targets is None:
+            return torch.zeros_like(labels, dtype=torch.bool)
+        counted = labels != self.ignore_index
+        return counted & ~self.targets.predicted[torch.where(counted, labels, 0)]
+
     @property
     def _regularizing(self) -> bool:
         return self.training and torch.is_grad_enabled() and self.targets is not None
@@ -97,6 +114,8 @@ class SmoothedLoss(nn.Module):
                 f"histories of shape {tuple(histories.shape)} do not fit labels of shape {tuple(labels.shape)}",
                 hint="give for each label the token before it (the model's input at that position)",
             )
+        if histories is None and labels.dim() == 1 and len(labels) > 1 and self.targets.order > 1:
+            raise flattened(labels)
         strength, bos = self.schedule(self.progress), self.targets.vocab.bos
         known = _as_rows(torch.where(counted, labels, -1))
         contexts = shift_right(known, bos) if histories is None else _as_rows(histories)
@@ -113,7 +132,7 @@ class SmoothedLoss(nn.Module):
         if self.targets is not None and size != self.targets.vocab.size:
             raise VocabularyMismatch(
                 f"the table has {self.targets.vocab.size} ids, the {what} {size}",
-                hint="make the vocabulary with the model's size: Vocabulary.from_tokenizer(tokenizer, size=...)",
+                hint=f"make the vocabulary with the model's size: Vocabulary.from_tokenizer(tokenizer, size={size})",
             )
 
     def _check_labels(self, labels: Tensor, size: int) -> Tensor:
@@ -153,10 +172,11 @@ class SmoothedCrossEntropy(SmoothedLoss):
     @torch.compiler.disable
     def forward(
         self,
-        logits: Tensor,  # (batch, time, V), or (time, V), or (V,)
-        labels: Tensor,  # (batch, time), or (time,), or ()
+        logits: Tensor,  # (batch, time, V), or (V,); (positions, V) with histories
+        labels: Tensor,  # (batch, time), or (); (positions,) with histories
         histories: Tensor | None = None,
         num_items: Tensor | int | float | None = None,
+        **others: Any,
     ) -> LossParts:
         """The loss of logits that score the labels at the same positions.
 
@@ -165,6 +185,7 @@ class SmoothedCrossEntropy(SmoothedLoss):
         `num_items` divides the sum, as `num_items_in_batch` of the Trainer does. Under no_grad or in eval mode the
         total is the plain NLL.
         """
+        check_call(logits, others, "compute_loss_func=ld.trainer_loss(loss)")
         size = logits.shape[-1]
         self._check_vocabulary(size, "logits")
         check_shapes(logits, labels)

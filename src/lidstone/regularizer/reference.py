@@ -66,15 +66,26 @@ def dense_target(
     form: str,
     empirical: str,
 ) -> Tensor:
-    """Onehot + gamma_plus (p~ - p)_+  -/+ gamma_minus (p - p~)_+, minus in the exact form; (V,) float64."""
+    """Onehot + gamma_plus (p~ - p)_+  -/+ gamma_minus (p - p~)_+, minus in the exact form; (V,) float64.
+
+    The onehot alone for a label that the table never predicts.
+    """
     onehot = torch.zeros(table.vocab.size, dtype=torch.float64)
     onehot[label] = 1
     row = onehot if empirical == "token" else empirical_row(sentences, history, table.vocab, table.order)
-    if row is None:
+    if row is None or not is_predicted(table, label):
         return onehot
     delta = torch.tensor(table.prob([history])[0]) - row
     sign = 1 if form == "published" else -1
     return onehot + gamma_plus * delta.clamp(min=0) + sign * gamma_minus * (-delta).clamp(min=0)
+
+
+def is_predicted(table: BackoffTable, label: int) -> bool:
+    """Does the table know this word? Not if it has no probability, or if the text never had it."""
+    alone = table.prob([()])[0]
+    in_ngrams = {table.trie.ngram(node)[-1] for node in range(table.vocab.size + 1, table.trie.size)}
+    rarer = all(alone[label] < alone[word] for word in in_ngrams) and bool(in_ngrams)
+    return bool(alone[label] > 0) and (label in in_ngrams or not rarer)
 
 
 def dense_loss(logits: Tensor, targets: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ so a batch is planned once: the node of each history, and the four numbers `mass
     token       1 - p~(y)   1 + (g+ +- g-) Z      1 - g+ p~(y) +- g- Z           p~        (in `label`)
     ngram       Z(h)        1 + (g+ +- g-) Z      1                              Z p+      Z p-
 
-with + for the published form and - for the exact one.
+with + for the published form and - for the exact one. A label that the table never predicts has plain NLL: mass 1,
+label 1, plus and minus 0.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
+from lidstone.regularizer.constant_tensors import ConstantTensors
 from lidstone.regularizer.split import SignedSplit, signed_split, slot_shifts
 from lidstone.text.windows import boundaries
 
@@ -47,7 +49,7 @@ class Plan(NamedTuple):
     """token: p~(y); ngram: 0"""
 
 
-class Targets(nn.Module):
+class Targets(ConstantTensors):
     """A table as tensors that move with `.to` and are never part of a checkpoint."""
 
     first: Tensor
@@ -57,6 +59,7 @@ class Targets(nn.Module):
     backoffs: Tensor
     base: Tensor
     boundary: Tensor
+    predicted: Tensor
     plus: Tensor
     minus: Tensor
     dense_minus: Tensor
@@ -81,6 +84,7 @@ class Targets(nn.Module):
         self._keep("rows", rows, torch.float32)
         self._keep("backoffs", table.backoffs, torch.float32)
         self._keep("boundary", boundaries(table.vocab), torch.bool)
+        self._keep("predicted", predicted_words(table), torch.bool)
         self._keep_split(table, parts)
 
     def _keep_split(self, table: BackoffTable, parts: SignedSplit | None) -> None:
@@ -98,22 +102,6 @@ class Targets(nn.Module):
         self._keep("zs", zs, torch.float32)
         self._keep("level_shifts", shifts, torch.int64)
 
-    def _keep(self, name: str, array: np.ndarray, dtype: torch.dtype) -> None:
-        self.register_buffer(name, torch.tensor(np.ascontiguousarray(array), dtype=dtype), persistent=False)
-
-    def _apply(self, fn, recurse: bool = True):  # type: ignore[no-untyped-def]
-        """Move with the model, but stay in float32 when it is cast to half precision."""
-        floats = {name: buffer for name, buffer in self.named_buffers() if buffer.is_floating_point()}
-        super()._apply(fn, recurse)
-        for name, before in floats.items():
-            setattr(self, name, before.to(getattr(self, name).device))
-        return self
-
-    @property
-    def resident_bytes(self) -> int:
-        """Memory of all tensors."""
-        return sum(buffer.numel() * buffer.element_size() for buffer in self.buffers())
-
     def plan(self, labels: Tensor, contexts: Tensor, *, gamma_plus: float, gamma_minus: float, form: Form) -> Plan:
         """Coefficients of all positions; labels and contexts are (batch, time), labels valid ids everywhere."""
         states, shifts = self.histories(contexts)
@@ -125,6 +113,7 @@ class Targets(nn.Module):
             smoothed = torch.zeros(states.shape, device=states.device)
             whole = torch.ones_like(smoothed) if self.order == 1 else (shifts >= 0).float()
             z = self.dense_minus.sum().expand(states.shape) if self.order == 1 else whole * self.zs[states.clamp(min=0)]
+        whole = whole * self.predicted[labels.reshape(-1)]
         plus, minus = gamma_plus * whole, sign * gamma_minus * whole
         label = 1.0 - plus * smoothed + (minus * z if self.empirical == "token" else 0.0)
         return Plan(states, shifts, 1.0 + (plus + minus) * z, label, plus, minus, z, smoothed)
@@ -176,6 +165,19 @@ class Targets(nn.Module):
             weight = torch.where(states >= 0, weight * self.backoffs[node], weight)
             states = torch.where(states >= 0, self.suffixes[node].long(), states)
         return total + weight * self.base[words]
+
+
+def predicted_words(table: BackoffTable) -> np.ndarray:
+    """Which words the table predicts at all; (V,) bool.
+
+    Not those of probability 0, nor those that the text of the n-grams never had: no n-gram holds them, and each is less
+    probable than any word that some n-gram holds.
+    """
+    held = table.trie.words[table.vocab.size + 1 :]
+    least = table.base[held].min(initial=np.inf) if len(held) else 0.0
+    known = (table.base > 0) & (table.base >= least)
+    known[held] = table.base[held] > 0
+    return known
 
 
 def history_masses(parts: SignedSplit) -> np.ndarray:
