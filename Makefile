@@ -1,20 +1,20 @@
 # make demo    the main job, end to end             make check   format, lint, types, fast tests
 # make test    every test                           make bench   the benchmarks
 # make format  rewrite the code in the house style  make results docs/results.md from the runs in results/
-# make clean   forget the environment and the caches
+# make docs    the documentation site, in site/      make clean   forget the environment and the caches
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-CODE := $(wildcard src tests benchmarks examples results)
+CODE := $(wildcard src tests benchmarks examples results docs)
 
 # Two workers, one thread each for the linear algebra; the kernels of the package may still use two.
 TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test check format bench results clean
+.PHONY: demo test check format bench results docs clean
 
 demo: .venv/.installed
 	$(BIN)/lidstone demo $(if $(SMOKE),--smoke)
@@ -38,8 +38,12 @@ bench: .venv/.installed
 results: .venv/.installed
 	$(BIN)/python results/make.py
 
+docs: .venv/.installed
+	NO_MKDOCS_2_WARNING=1 PYTHONWARNINGS=ignore $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The site is in site/index.html."
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis site
 
 # torch comes first and under its exact pin: as a dependency it would bring gigabytes for graphics cards.
 # kenlm is compiled here; without a C++ compiler only the tests that compare with it are skipped.
