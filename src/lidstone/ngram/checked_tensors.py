@@ -138,7 +138,10 @@ def _view(entry: Mapping[str, Any], data: NDArray[np.uint8], begin: int) -> tupl
 def _verify(path: str | Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
     with ThreadPoolExecutor(_workers()) as pool:
         sums = dict(zip(arrays, pool.map(_checksum, arrays.values()), strict=True))
-    expected = json.loads(metadata.get("checksums", "{}"))
+    try:
+        expected = dict(json.loads(metadata.get("checksums", "{}")))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise damaged(path, "its checksums are not readable") from error
     for name, found in sums.items():
         if expected.get(name) != found:
             raise damaged(path, f"its part {name!r} is damaged (checksum)")

@@ -254,7 +254,11 @@ def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
     """How many values are 0, 1, 2, ...; as np.bincount, which would make a copy of the values."""
     if values.min(initial=0) < 0:
         raise InputError("a count is negative", hint="count the text again")
-    histogram = np.zeros(values.max(initial=0) + 1, np.int64)
+    most = int(values.max(initial=0))
+    try:
+        histogram = np.zeros(most + 1, np.int64)
+    except MemoryError as error:
+        raise InputError(f"a count of {most:,} needs more memory than there is", hint="count less text") from error
     _count_values(values, histogram)
     return histogram
 

@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from lidstone.errors import FileFormatError, InputError
 from lidstone.ngram.checked_tensors import Arrays, damaged, read_arrays, write_arrays
 from lidstone.ngram.counts import Counts, Derived
+from lidstone.ngram.normalisation import report_normalisation
 from lidstone.ngram.table import BackoffTable
-from lidstone.ngram.trie import MAX_ORDER, Trie
+from lidstone.ngram.trie import Trie
+from lidstone.ngram.validate import check_counts, check_dtypes, check_shapes, check_table, check_trie
 from lidstone.text.vocabulary import Vocabulary
 
 FORMAT = "lidstone"
 VERSION = 1
+MAX_DEPTH = 20
 _TRIE = ("levels", "words", "suffixes", "first")
 
 
@@ -50,8 +52,9 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
 def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     """Map what `save` wrote back into memory.
 
-    `verify=False` skips checksums and structure, and so the reading of the whole file: for files that nobody else
-    could have touched.
+    Everything that is later used as an index or summed is checked first (`validate.py`), and a table whose
+    probabilities do not sum to one is reported on the logger `lidstone`. `verify=False` skips checksums and these
+    checks, and so the reading of the whole file: for files that nobody else could have changed.
     """
     arrays, metadata = read_arrays(path, verify=verify)
     _check_version(path, metadata)
@@ -59,13 +62,23 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     if read is None:
         raise damaged(path, f"it holds {metadata['kind']!r}, neither a table nor counts")
     try:
+        check_dtypes(arrays)
         thing = read(arrays, metadata)
-        sound = not verify or _is_sound(thing, arrays)
-    except (KeyError, TypeError, ValueError, InputError) as error:
+        check_shapes(thing.vocab, thing.trie, arrays)
+        if verify:
+            _check_values(thing)
+    except KeyError as error:
+        raise damaged(path, f"it lacks {error}") from error
+    except (TypeError, ValueError, IndexError, OverflowError, RecursionError, InputError) as error:
         raise damaged(path, f"its parts do not fit together ({error})") from error
-    if not sound:
-        raise damaged(path, "its n-grams do not form a trie")
+    if verify and isinstance(thing, BackoffTable):
+        report_normalisation(thing, str(path))
     return thing
+
+
+def _check_values(thing: BackoffTable | Counts) -> None:
+    check_trie(thing.trie, thing.vocab)
+    check_table(thing) if isinstance(thing, BackoffTable) else check_counts(thing)
 
 
 def load_table(path: str | Path, *, verify: bool = True) -> BackoffTable:
@@ -101,7 +114,7 @@ def _table_parts(table: BackoffTable) -> tuple[str, Arrays, dict[str, Any]]:
 
 def _read_table(arrays: Arrays, metadata: Mapping[str, str]) -> BackoffTable:
     base, rows, backoffs = (arrays[name] for name in ("base", "rows", "backoffs"))
-    signature = json.loads(metadata["signature"])
+    signature = _json(metadata, "signature", dict)
     return BackoffTable(_vocabulary(arrays, metadata), _trie(arrays), base, rows, backoffs, signature)
 
 
@@ -123,7 +136,7 @@ def _read_counts(arrays: Arrays, metadata: Mapping[str, str]) -> Counts:
             for name in ("histograms", "adjusted_histograms")
         )
         stored = Derived(arrays["totals"], arrays["adjusted"], arrays["adjusted_totals"], plain, adjusted)
-    thresholds = tuple(json.loads(metadata["thresholds"]))
+    thresholds = tuple(_json(metadata, "thresholds", list))
     return Counts(_vocabulary(arrays, metadata), trie, arrays["counts"], thresholds, stored)
 
 
@@ -151,43 +164,24 @@ def vocabulary_parts(vocab: Vocabulary) -> tuple[Arrays, dict[str, Any]]:
 def _vocabulary(arrays: Arrays, metadata: Mapping[str, str]) -> Vocabulary:
     tokens = None
     if "token_lengths" in arrays:
-        text = arrays["token_text"].tobytes().decode("utf-8", "surrogatepass")
-        ends = [0, *np.cumsum(arrays["token_lengths"]).tolist()]
+        text, lengths = arrays["token_text"].tobytes().decode("utf-8", "surrogatepass"), arrays["token_lengths"]
+        if lengths.min(initial=0) < 0 or lengths.sum() != len(text):
+            raise InputError("the lengths of its tokens do not fit their text")
+        ends = [0, *np.cumsum(lengths).tolist()]
         tokens = [text[begin:end] for begin, end in pairwise(ends)]
-    return Vocabulary.from_dict({**json.loads(metadata["vocabulary"]), "tokens": tokens})
+    return Vocabulary.from_dict({**_json(metadata, "vocabulary", dict), "tokens": tokens})
 
 
-def _is_sound(thing: BackoffTable | Counts, arrays: Arrays) -> bool:
-    """Whether no walk over the arrays can leave them, whoever wrote them."""
-    trie = thing.trie
-    levels = trie.levels
-    if not 1 <= trie.order <= MAX_ORDER or levels[0] != 0 or levels[1] != thing.vocab.size + 1:
-        return False
-    if (np.diff(levels) < 0).any():
-        return False
-    sizes = {"words": trie.size, "suffixes": trie.size, "first": trie.inner + 1}
-    sizes |= {"base": thing.vocab.size, "rows": trie.size, "backoffs": trie.inner}
-    sizes |= {"counts": trie.size, "totals": trie.inner, "adjusted": trie.size, "adjusted_totals": trie.inner}
-    if any(len(arrays[name]) != size for name, size in sizes.items() if name in arrays):
-        return False
-    return bool(_is_closed(levels, trie.words, trie.suffixes, trie.first))
+def _json(metadata: Mapping[str, str], name: str, kind: type) -> Any:
+    """A part of the metadata that must be a JSON object or array, without deep nesting."""
+    value = json.loads(metadata[name])
+    if not isinstance(value, kind) or _depth(value) > MAX_DEPTH:
+        raise InputError(f"{name!r} is not {'an object' if kind is dict else 'a list'}, or is nested too deeply")
+    return value
 
 
-@njit(cache=True, nogil=True)
-def _is_closed(levels, words, suffixes, first):  # type: ignore[no-untyped-def]
-    """Children lie one level up, suffixes one level down, words in the vocabulary; children in the words' order."""
-    bos = levels[1] - 1
-    for node in range(levels[1]):
-        if words[node] != node or suffixes[node] != -1:
-            return False
-    for level in range(1, len(levels) - 1):
-        if first[levels[level - 1]] != levels[level] or first[levels[level]] != levels[level + 1]:
-            return False
-        for node in range(levels[level - 1], levels[level]):
-            if first[node] > first[node + 1]:
-                return False
-    for level in range(1, len(levels) - 1):
-        for node in range(levels[level], levels[level + 1]):
-            if not levels[level - 1] <= suffixes[node] < levels[level] or not 0 <= words[node] < bos:
-                return False
-    return True
+def _depth(value: Any) -> int:
+    """How deeply lists and objects are nested; small, for the parser has its own limit."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0

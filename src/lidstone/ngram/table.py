@@ -180,6 +180,15 @@ class BackoffTable:
             context = [*context, word][-self.order :]
         return sentence
 
+    def normalisation_error(self, samples: int | None = 1000) -> float:
+        """How far from one the probabilities after a history sum: the worst of `samples` histories, or of all (None).
+
+        Near 1e-12 for every smoother; models from files may be far off, and the losses refuse those beyond 1e-3.
+        """
+        from lidstone.ngram.normalisation import normalisation_error
+
+        return normalisation_error(self, samples)
+
     def save(self, path: str | Path) -> None:
         """Write the table as safetensors; `lidstone.load` maps it back into memory."""
         from lidstone.ngram.storage import save

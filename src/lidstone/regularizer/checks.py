@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
+from lidstone.ngram.normalisation import LIMIT
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer.targets import Empirical, Form
 
@@ -102,6 +103,16 @@ def flattened(labels: Tensor) -> InputError:
         f"labels of shape {tuple(labels.shape)} do not say where a sequence begins, so histories would cross it",
         hint="pass logits (batch, time, V) and labels (batch, time) as they are, or the token before each as histories",
     )
+
+
+def check_normalised(table: BackoffTable | None, allow: bool) -> None:
+    """Refuse a model whose probabilities do not sum to one, which would scale the gradient by an unknown factor."""
+    error = 0.0 if table is None or allow else table.normalisation_error()
+    if error > LIMIT:
+        raise InputError(
+            f"the table is not normalised: after some history its probabilities sum to one only within {error:.3g}",
+            hint="make the model again, or pass allow_unnormalised=True",
+        )
 
 
 def check_shapes(logits: Tensor, labels: Tensor) -> None:

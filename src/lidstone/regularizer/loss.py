@@ -20,6 +20,7 @@ from lidstone.regularizer.checks import (
     check_choices,
     check_counts,
     check_kinds,
+    check_normalised,
     check_shapes,
     flattened,
     report_overflow,
@@ -60,16 +61,19 @@ class SmoothedLoss(nn.Module):
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         schedule: Schedule = CONSTANT,
+        allow_unnormalised: bool = False,
     ) -> None:
         """Take p~ from `table`; without one this is plain cross-entropy.
 
-        gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only.
+        gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only. A table whose
+        probabilities are further than 1e-3 from summing to one is refused unless `allow_unnormalised`.
         """
         super().__init__()
         check_kinds(table, counts)
         self.gamma_plus, self.gamma_minus = strengths_of(table, gamma, gamma_plus, gamma_minus, form)
         check_choices(form=(form, Form), empirical=(empirical, Empirical), reduction=(reduction, Reduction))
         check_counts(table, counts, empirical, form)
+        check_normalised(table, allow_unnormalised)
         self.form: Form = form
         self.empirical: Empirical = empirical
         self.ignore_index, self.reduction, self.schedule = ignore_index, reduction, schedule

@@ -1,4 +1,4 @@
-"""The compiled inner loop of `arpa_lines.py`: lines of n-grams in, arrays out.
+"""The compiled inner loop of `lines.py`: lines of n-grams in, arrays out.
 
 Words are looked up in an open-addressing table over the bytes of all unigrams. Numbers are read to within one unit in
 the last place, far finer than the seven digits of ARPA files.
@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 DONE, MARKER, FAULT = 0, 1, 2
 """Why `parse` stopped: the text ended; a line begins with a backslash; a line cannot be read."""
+
+MOST_BACKOFF = 99.0
+"""log10 of the largest backoff: the opposite of -99, which files use for zero"""
 
 _TENS = 10.0 ** np.arange(23)
 _EMPTY = -1
@@ -64,9 +67,7 @@ def parse(text, position, order, with_backoff, words, ends, slots, ngrams, logpr
             if with_backoff and text[position] != 10:
                 backoffs[filled], position = _number(text, position)
                 position = _skip(text, position)
-            good = (
-                logprobs[filled] <= 0.0 and backoffs[filled] < np.inf
-            )  # and so not NaN, which is what bad numbers give
+            good = logprobs[filled] <= 0.0 and backoffs[filled] <= MOST_BACKOFF  # and so not NaN: bad numbers give it
             if not good or text[position] != 10:
                 return FAULT, begin, line, filled
             lines[filled] = line

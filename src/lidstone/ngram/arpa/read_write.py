@@ -2,8 +2,8 @@
 
 ARPA gives p(w|h) in full for the n-grams it lists, and for the rest p(w|h) = bow(h) p(w|h'). So
     rows[hw] = p(w|h) - bow(h) p(w|h'),    backoffs[h] = bow(h),
-and an n-gram that is inserted to close the trie has rows 0. `arpa_lines.py` reads the text, `arpa_trie.py` closes the
-trie, `arpa_text.py` writes.
+and an n-gram that is inserted to close the trie has rows 0. `lines.py` reads the text, `trie.py` closes the trie,
+`text.py` writes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lidstone.errors import VocabularyMismatch
 from lidstone.ngram.arpa.lines import Section, complaint, read_sections
 from lidstone.ngram.arpa.text import write_arpa
 from lidstone.ngram.arpa.trie import Level, build, close
+from lidstone.ngram.normalisation import report_normalisation
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.streams import Source, name_of
@@ -35,7 +36,8 @@ def read_arpa(source: Source, vocab: Vocabulary | None = None) -> BackoffTable:
 
     Without `vocab` the words of the file are the vocabulary. With it, they are looked up there; words that it lacks are
     an error, and words that the file lacks have probability zero. N-grams in which `<s>` is not the first word, or
-    with an id that cannot be predicted, are left out: no sentence has them.
+    with an id that cannot be predicted, are left out: no sentence has them. A model whose probabilities do not sum to
+    one is reported on the logger `lidstone`.
 
     >>> import io
     >>> text = rb"\data\|ngram 1=3|ngram 2=1|\1-grams:|-.3 a -.2|-.4 </s>|-1 <unk>|\2-grams:|-.1 a a|\end\ "
@@ -53,7 +55,10 @@ def read_arpa(source: Source, vocab: Vocabulary | None = None) -> BackoffTable:
     nodes[0] = sections[0].ngrams[:, 0].astype(np.int64)
     given = [at[: len(section.lines)] for at, section in zip(nodes, sections, strict=True)]
     base, rows, backoffs = _values(trie, sections, given, vocab.unk)
-    return BackoffTable(vocab, trie, base, rows, backoffs, _signature(source, vocab, trie, trie.words, base, rows))
+    signature = _signature(source, vocab, trie, trie.words, base, rows)
+    table = BackoffTable(vocab, trie, base, rows, backoffs, signature)
+    report_normalisation(table, name_of(source))
+    return table
 
 
 def _unknown(words: list[str]) -> str:

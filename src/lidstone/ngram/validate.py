@@ -1,0 +1,169 @@
+"""One pass over what was read from a file, before any kernel indexes with it or sums it.
+
+`validate` refuses arrays of a wrong type or size, tries that are not sorted, closed and linked to the right suffixes,
+counts that are negative or whose sums do not fit, and values that are not finite. It raises `InputError` with the
+first thing that is wrong; `storage.load` adds the name of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+from lidstone.ngram.trie import MAX_ORDER, Trie
+
+if TYPE_CHECKING:
+    from lidstone.ngram.counts import Counts
+    from lidstone.ngram.table import BackoffTable
+    from lidstone.text.vocabulary import Vocabulary
+
+DTYPES = {
+    **dict.fromkeys(("words", "suffixes", "first", "counts", "totals", "adjusted", "adjusted_totals"), np.int32),
+    **dict.fromkeys(("base", "rows", "backoffs"), np.float64),
+    **dict.fromkeys(("levels", "histograms", "adjusted_histograms"), np.int64),
+    "token_lengths": np.int32,
+    "token_text": np.uint8,
+}
+MOST = 2**31 - 1
+ROUNDING = 1e-9
+TROUBLES = (
+    "",
+    "unigrams are not numbered by their words",
+    "its offsets of children are not ascending, or do not end with their level",
+    "a word is outside the event space",
+    "siblings are not sorted by distinct words",
+    "a link does not lead to the n-gram without its oldest word",
+)
+
+
+def check_dtypes(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays of another type than their name says.
+
+    >>> check_dtypes({"words": np.zeros(3)})
+    Traceback (most recent call last):
+    lidstone.errors.InputError: 'words' is float64, not int32
+    """
+    for name, array in arrays.items():
+        wanted = DTYPES.get(name.partition(".")[0])
+        if wanted is not None and array.dtype != wanted:
+            raise InputError(f"{name!r} is {array.dtype}, not {np.dtype(wanted)}")
+
+
+def check_shapes(vocab: Vocabulary, trie: Trie, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse levels that are no levels, and arrays that do not have one value per node, history or word."""
+    levels = trie.levels
+    if not 1 <= trie.order <= MAX_ORDER or levels[0] != 0 or levels[1] != vocab.size + 1:
+        raise InputError("its orders and its vocabulary do not fit together")
+    if (np.diff(levels) < 0).any() or levels[-1] > MOST:
+        raise InputError("its levels are not ascending")
+    nodes, histories = trie.size, trie.inner
+    sizes = {"words": nodes, "suffixes": nodes, "first": histories + 1, "counts": nodes, "adjusted": nodes}
+    sizes |= {"totals": histories, "adjusted_totals": histories}
+    sizes |= {"base": vocab.size, "rows": nodes, "backoffs": histories}
+    for name, size in sizes.items():
+        if name in arrays and len(arrays[name]) != size:
+            raise InputError(f"{name!r} has {len(arrays[name])} values, not {size}")
+
+
+def check_trie(trie: Trie, vocab: Vocabulary) -> None:
+    """Refuse a trie in which a walk could leave the arrays, or miss an n-gram that is there."""
+    trouble = int(_trouble(trie.levels, trie.words, trie.suffixes, trie.first, vocab.events))
+    if trouble:
+        raise InputError(f"its n-grams do not form a trie: {TROUBLES[trouble]}")
+
+
+def check_table(table: BackoffTable) -> None:
+    """Refuse values that are not finite, and a base that is no distribution over the event space."""
+    for name in ("base", "rows", "backoffs"):
+        if not np.isfinite(getattr(table, name)).all():
+            raise InputError(f"{name!r} holds a value that is not a finite number")
+    if table.base.min() < 0 or table.base.max() > 1 + ROUNDING or table.base[~table.vocab.events].any():
+        raise InputError("'base' holds a value that is not the probability of a word")
+    if table.backoffs.min(initial=0) < -ROUNDING:
+        raise InputError("'backoffs' holds a negative weight")
+    from lidstone.ngram.smoothers.registry import OWN
+
+    total = float(table.base.sum())
+    if table.signature.get("smoother") in OWN and abs(total - 1) > 1e-6:  # files of others may fall short: see `load`
+        raise InputError(f"'base' sums to {total:.6g}, not to one")
+
+
+def check_counts(counts: Counts) -> None:
+    """Refuse negative counts, and counts whose sums do not fit or exceed their totals."""
+    stored = counts.stored
+    if not isinstance(counts.thresholds, tuple) or len(counts.thresholds) not in (0, counts.order):
+        raise InputError(f"thresholds {list(counts.thresholds)} do not fit order {counts.order}")
+    if not all(type(limit) is int and limit >= 0 for limit in counts.thresholds):
+        raise InputError("'thresholds' are not whole numbers")
+    words = counts.counts[: counts.vocab.size]
+    if words.sum() <= 0 or words[~counts.vocab.events].any():
+        raise InputError("'counts' has no word, or one that is never predicted")
+    if any(counts.thresholds) and stored is None:
+        raise InputError("what the whole text held before thresholds is missing")
+    _check_sums("counts", counts.trie, counts.counts, None if stored is None else stored.totals)
+    if stored is not None:
+        _check_sums("adjusted", counts.trie, stored.adjusted, stored.adjusted_totals)
+        _check_histograms("histograms", counts.trie, counts.counts, stored.histograms)
+        _check_histograms("adjusted_histograms", counts.trie, stored.adjusted, stored.adjusted_histograms)
+
+
+def _check_histograms(
+    name: str, trie: Trie, values: NDArray[np.int32], histograms: tuple[NDArray[np.int64], ...]
+) -> None:
+    """Each order's counts of counts must reach to its largest count; `<s>` is not part of them."""
+    for order, histogram in enumerate(histograms, start=1):
+        level = slice(0, trie.vocab_size) if order == 1 else trie.level(order)
+        if histogram.min(initial=0) < 0 or len(histogram) <= values[level].max(initial=0):
+            raise InputError(f"the counts of counts in '{name}.{order}' do not fit the counts")
+
+
+def _check_sums(name: str, trie: Trie, values: NDArray[np.int32], totals: NDArray[np.int32] | None) -> None:
+    if values.min(initial=0) < 0:
+        raise InputError(f"{name!r} holds a negative count")
+    if not _sums_fit(trie.first, values, np.empty(0, np.int32) if totals is None else totals):
+        raise InputError(f"{name!r} adds up to more than its total, or than {MOST:,}")
+
+
+@njit(cache=True, nogil=True)
+def _sums_fit(first, values, totals):  # type: ignore[no-untyped-def]
+    """Whether the values of each history's followers add up to no more than its total, if given, and to an int32."""
+    for history in range(len(first) - 1):
+        total = np.int64(0)
+        for node in range(first[history], first[history + 1]):
+            total += values[node]
+        if total > (totals[history] if len(totals) else MOST):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _trouble(levels, words, suffixes, first, events):  # type: ignore[no-untyped-def]
+    """0 for a sound trie, else the number of what is wrong. Offsets are checked before anything is found by them."""
+    bos = levels[1] - 1
+    for node in range(levels[1]):
+        if words[node] != node or suffixes[node] != -1:
+            return 1
+    for level in range(1, len(levels) - 1):
+        if first[levels[level - 1]] != levels[level] or first[levels[level]] != levels[level + 1]:
+            return 2
+        for history in range(levels[level - 1], levels[level]):
+            if first[history] > first[history + 1] or first[history + 1] > levels[level + 1]:
+                return 2
+    for history in range(len(first) - 1):
+        shorter = suffixes[history]  # checked before, for the levels are visited from the lowest
+        for node in range(first[history], first[history + 1]):
+            if not 0 <= words[node] < bos or not events[words[node]]:
+                return 3
+            if node > first[history] and words[node - 1] >= words[node]:
+                return 4
+            low = np.int64(0) if shorter < 0 else np.int64(first[shorter])
+            high = np.int64(bos) if shorter < 0 else np.int64(first[shorter + 1])
+            link = suffixes[node]
+            if not low <= link < high or words[link] != words[node]:
+                return 5
+    return 0
