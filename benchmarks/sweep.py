@@ -22,8 +22,9 @@ from _timing import write_results
 
 from lidstone.recipe.recipe import load_recipe
 from lidstone.sweep.engines import Processes
+from lidstone.sweep.jobs import Job, Outcome
 from lidstone.sweep.sweep import Sweep
-from lidstone.sweep.work import Job, Outcome, settle
+from lidstone.sweep.work import compute_once
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 and __name__ == "__main__" else 2
 CELLS = 4
@@ -32,11 +33,11 @@ GAMMAS = "regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gam
 
 
 def instant(job: Job) -> Outcome:
-    return settle(job, _record)
+    return compute_once(job, _record)
 
 
 def _record(job: Job) -> Outcome:
-    score = 100 + abs(job.config["regularizer"]["gamma_plus"] - 0.1)
+    score = 100 + abs(job.recipe.regularizer.strengths[0] - 0.1)
     record = {"status": "complete", "metrics": {"valid": {"perplexity": score}}, "cost": {"total_seconds": 0.0}}
     job.folder.mkdir()
     (job.folder / "run.json").write_text(json.dumps(record))
@@ -49,7 +50,7 @@ def overhead(search: str) -> float:
         settings = [f"sweep.axes={{{GAMMAS}}}", f"sweep.search={search}", "sweep.trials=25", "sweep.seeds=[1]"]
         sweep = Sweep(load_recipe("demo", [*settings, "corpus.limit=100"]), output, ["katz"])
         engine = Processes(1, compute=instant)
-        engine.submit(Job("warm-up", {"regularizer": {"gamma_plus": 0.0}}, output))
+        engine.submit(Job("warm-up", load_recipe("demo"), output))
         engine.next()
         began = time.perf_counter()
         sweep.run(engine)

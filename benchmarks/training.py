@@ -26,7 +26,8 @@ from _timing import wall_and_cpu, write_results
 from lidstone.corpus.prepare import prepare_corpus
 from lidstone.evaluation.beam import Beam, translate_ids
 from lidstone.experiment.loss import make_loss
-from lidstone.experiment.run import make_batches, make_model, quiet_transformers
+from lidstone.experiment.run import quiet_transformers
+from lidstone.experiment.setup import make_batches, make_model
 from lidstone.recipe.recipe import Recipe, load_recipe
 from lidstone.recipe.sections import Regularizer
 from lidstone.training.fit import fit

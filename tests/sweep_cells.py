@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.recipe.recipe import Recipe, load_recipe
-from lidstone.sweep.engines import Here
+from lidstone.sweep.engines import InProcess
+from lidstone.sweep.jobs import Job, Outcome
 from lidstone.sweep.sweep import Sweep
-from lidstone.sweep.work import Job, Outcome, settle
+from lidstone.sweep.work import compute_once
 
 SECONDS, DIE = "LIDSTONE_PRETEND_SECONDS", "LIDSTONE_PRETEND_DIE"  # so named, they reach the workers of a cluster
 AXES = "{regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.05, 0.1]}"
@@ -36,18 +37,18 @@ def recipe(*more: str) -> Recipe:
 
 def sweep(output: Path, *more: str) -> Sweep:
     """The sweep of that recipe."""
-    return Sweep(recipe(*more), output)
+    return Sweep(recipe(*more), output, threads=1)
 
 
-def valid(config: dict[str, Any]) -> float:
+def valid(recipe: Recipe) -> float:
     """The pretended perplexity: lowest at gamma_plus 0.1, gamma_minus 0.05."""
-    plus, minus = (config["regularizer"][name] or 0.0 for name in ("gamma_plus", "gamma_minus"))
-    return 100 + abs(plus - 0.1) + minus + config["training"]["seed"] / 1000
+    plus, minus = recipe.regularizer.strengths
+    return 100 + abs(plus - 0.1) + minus + recipe.training.seed / 1000
 
 
 def pretend(job: Job) -> Outcome:
     """Compute a cell, as far as the rest of a sweep can see."""
-    return settle(job, pretend_training)
+    return compute_once(job, pretend_training)
 
 
 def pretend_training(job: Job) -> Outcome:
@@ -61,13 +62,13 @@ def pretend_training(job: Job) -> Outcome:
             with (output / "died").open("x") as file:
                 file.write(job.name)
             os.kill(os.getpid(), signal.SIGKILL)  # once in a sweep
-    score = valid(job.config)
+    score = valid(job.recipe)
     record = {
         "schema": 1,
         "id": job.name,
         "status": "complete",
-        "name": job.config["regularizer"]["name"],
-        "seed": job.config["training"]["seed"],
+        "name": job.recipe.regularizer.name,
+        "seed": job.recipe.training.seed,
         "metrics": {
             "valid": {"perplexity": score},
             "test": {"perplexity": -score},
@@ -87,7 +88,7 @@ class CutShort:
     width = 1
 
     def __init__(self, cells: int) -> None:
-        self.here, self.cells = Here(pretend), cells
+        self.here, self.cells = InProcess(pretend), cells
 
     def submit(self, job: Job) -> None:
         """Take a job."""
@@ -128,7 +129,7 @@ def main(output: str, search: str, engine: str, jobs: str, seconds: str, *die: s
 
         running = Processes(int(jobs), 1, compute=pretend)
     try:
-        states = planned.run(running, threads=1)
+        states = planned.run(running)
     finally:
         running.close()
     print(json.dumps({state.method: dict(state.best.settings) if state.best else None for state in states}))

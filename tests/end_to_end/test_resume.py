@@ -73,7 +73,7 @@ def test_a_killed_training_resumes_to_the_same_result(tmp_path):
     (checkpoints,) = (tmp_path / "killed").glob("*/checkpoints")
     refused = subprocess.run(command("train", recipe, "--output", tmp_path / "killed"), capture_output=True,
                              text=True, env=environment(tmp_path))  # fmt: skip
-    assert refused.returncode == 1 and "cut short at step" in refused.stderr and "--resume" in refused.stderr
+    assert refused.returncode == 1 and "interrupted at step" in refused.stderr and "--resume" in refused.stderr
     (checkpoints / "checkpoint-9999").mkdir()  # one that was only begun
     resumed = train(tmp_path, recipe, "killed", "--resume")
     assert comparable(resumed) == comparable(whole)

@@ -24,9 +24,10 @@ from typer.testing import CliRunner
 
 from lidstone.cli.main import app
 from lidstone.errors import LidstoneError, RunError
-from lidstone.sweep.engines import Here
+from lidstone.sweep.engines import InProcess
+from lidstone.sweep.jobs import Job, Outcome
 from lidstone.sweep.sweep import Sweep
-from lidstone.sweep.work import Job, Outcome, settle
+from lidstone.sweep.work import compute_once
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +57,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
 
 
 def test_the_best_on_validation_gets_all_seeds(tmp_path: Path) -> None:
-    states = {state.method: state for state in sweep(tmp_path).run(Here(pretend))}
+    states = {state.method: state for state in sweep(tmp_path).run(InProcess(pretend))}
     best = states["katz"].best
     assert best is not None
     assert best.settings == BEST
@@ -70,7 +71,7 @@ def test_a_training_that_two_methods_ask_for_is_done_once_and_carries_both_names
     both = "methods=[{smoother: katz, gamma: 0.1}, {name: another, smoother: katz, gamma: 0.5}]"
     more = (both, "sweep.axes={}", "sweep.by_method={another: {regularizer.gamma: [0.1, 0.5]}}", "sweep.seeds=[1]")
     for _ in range(2):
-        sweep(tmp_path, *more).run(Here(pretend))
+        sweep(tmp_path, *more).run(InProcess(pretend))
     assert len(begun(tmp_path)) == 2
     records = [json.loads(file.read_text()) for file in tmp_path.glob("*/run.json")]
     assert sorted((record["name"], record.get("names")) for record in records) == [
@@ -81,7 +82,7 @@ def test_a_training_that_two_methods_ask_for_is_done_once_and_carries_both_names
 
 @pytest.mark.parametrize("seeds", ["[1]", "[]"])
 def test_fewer_than_two_seeds_are_fine(tmp_path: Path, seeds: str) -> None:
-    sweep(tmp_path, f"sweep.seeds={seeds}").run(Here(pretend))
+    sweep(tmp_path, f"sweep.seeds={seeds}").run(InProcess(pretend))
     assert len(begun(tmp_path)) == 11
 
 
@@ -96,18 +97,18 @@ def test_nothing_is_computed_twice_wherever_it_is_cut(tmp_path: Path, search: st
         break
     cut = begun(tmp_path)
     assert max(Counter(cut).values()) == 1
-    states = sweep(tmp_path, *more).run(Here(pretend))
+    states = sweep(tmp_path, *more).run(InProcess(pretend))
     assert begun(tmp_path) == cut
     assert len(cut) == (CELLS if search == "grid" else 1 + 4 + 2 * 2)
     assert [len(state.outcomes) for state in states] == ([3, 12] if search == "grid" else [3, 6])
 
 
 def always_fails(job: Job) -> Outcome:
-    return settle(job, _fail)
+    return compute_once(job, _fail)
 
 
 def _fail(job: Job) -> Outcome:
-    if job.config["regularizer"]["gamma_plus"] == 0.1:
+    if job.recipe.regularizer.strengths[0] == 0.1:
         raise RunError("the loss is not a number", hint="lower the rate")
     return pretend_training(job)
 
@@ -115,14 +116,14 @@ def _fail(job: Job) -> Outcome:
 @pytest.mark.parametrize("search", ["grid", "tpe"])
 def test_cells_that_fail_are_told_and_tried_again_next_time(tmp_path: Path, search: str) -> None:
     more = (f"sweep.search={search}", "sweep.trials=10")
-    states = sweep(tmp_path, *more).run(Here(always_fails))
+    states = sweep(tmp_path, *more).run(InProcess(always_fails))
     assert len(states[1].failures()) == 2
     assert "gamma_plus=0.1 gamma_minus=0.05 seed=1: the loss is not a number. hint: lower the rate" in " ".join(
         states[1].failures()
     )
     assert states[1].best is not None
     assert states[1].best.settings["regularizer.gamma_plus"] == 0.05
-    states = sweep(tmp_path, *more).run(Here(pretend))
+    states = sweep(tmp_path, *more).run(InProcess(pretend))
     assert states[1].best is not None
     assert states[1].best.settings == BEST
 
@@ -130,11 +131,11 @@ def test_cells_that_fail_are_told_and_tried_again_next_time(tmp_path: Path, sear
 def test_a_score_that_is_not_finite_is_never_the_best(tmp_path: Path) -> None:
     def diverge(job: Job) -> Outcome:
         outcome = pretend(job)
-        if job.config["regularizer"]["gamma_plus"] == 0.1 and outcome.record:
+        if job.recipe.regularizer.strengths[0] == 0.1 and outcome.record:
             outcome.record["metrics"]["valid"]["perplexity"] = None
         return outcome
 
-    states = sweep(tmp_path).run(Here(diverge))
+    states = sweep(tmp_path).run(InProcess(diverge))
     assert states[1].best is not None
     assert states[1].best.settings["regularizer.gamma_plus"] == 0.05
 
@@ -152,7 +153,7 @@ def test_unknown_axes_are_found_before_anything_runs(tmp_path: Path) -> None:
 def test_folders_of_newer_versions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text('{"schema": 99}')
     with pytest.raises(RunError, match=r"newer version \(schema 99\). hint: update lidstone"):
-        sweep(tmp_path).run(Here(pretend))
+        sweep(tmp_path).run(InProcess(pretend))
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(RunError, match="damaged"):
         sweep(tmp_path).look()
@@ -167,7 +168,7 @@ def test_the_best_of_a_later_look_is_known(tmp_path: Path) -> None:
         sweep(tmp_path).run(CutShort(6))
     middle = sweep(tmp_path).look()
     assert sweep(tmp_path).seconds_left(middle, 3) == (CELLS - 6) * 60.0 / 3
-    sweep(tmp_path).run(Here(pretend))
+    sweep(tmp_path).run(InProcess(pretend))
     after = sweep(tmp_path).look()
     assert [state.best.settings for state in after if state.best] == [{}, BEST]
     assert sweep(tmp_path).seconds_left(after, 1) == 0.0
@@ -219,7 +220,7 @@ def test_the_live_table(tmp_path: Path) -> None:
 
     planned, shown = sweep(tmp_path), []
     console = Console(width=120, force_terminal=True, color_system=None, file=(tmp_path / "screen").open("w"))
-    planned.run(Here(pretend), watch=lambda states, left: shown.append(progress_table(planned, states, left)))
+    planned.run(InProcess(pretend), watch=lambda states, left: shown.append(progress_table(planned, states, left)))
     with console.file, console.capture() as captured:
         console.print(shown[3])
         console.print(shown[-1])

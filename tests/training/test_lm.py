@@ -12,7 +12,8 @@ from tests.tiny import lm_values, recipe, write_texts
 
 from lidstone.errors import InputError, RunError
 from lidstone.evaluation.perplexity import score_sentences
-from lidstone.experiment.run import make_batches, make_model, train
+from lidstone.experiment.run import train
+from lidstone.experiment.setup import make_batches, make_model
 from lidstone.text.sequences import IGNORED, length_batches, pieces
 from lidstone.training.baselines import ConfidencePenalty, uniform_table, unigram_table
 from lidstone.training.batches import BatchSize, block_batches, sentence_batches
@@ -216,7 +217,7 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_chec
     assert "learning_rate" in error.value.hint
     (kept,) = (tmp_path / "runs").glob("*/checkpoints/checkpoint-4")
     assert (kept / "model.safetensors").is_file()
-    with pytest.raises(RunError, match="cut short at step 4"):
+    with pytest.raises(RunError, match="interrupted at step 4"):
         train(recipe(lm_values(files)), tmp_path / "runs")
 
 

@@ -14,9 +14,13 @@ import pytest
 
 from lidstone.errors import RunError
 from lidstone.locks import claim
+from lidstone.recipe.recipe import load_recipe
 from lidstone.sweep.cluster import _probe
-from lidstone.sweep.engines import RETRIES, Here, Processes
-from lidstone.sweep.work import Job, Outcome, finished, settle
+from lidstone.sweep.engines import RETRIES, InProcess, Processes
+from lidstone.sweep.jobs import Job, Outcome
+from lidstone.sweep.work import compute_once, finished
+
+RECIPE = load_recipe("demo")
 
 
 def answer(job: Job) -> Outcome:
@@ -33,7 +37,7 @@ def die(job: Job) -> Outcome:
 
 
 def fail(job: Job) -> Outcome:
-    return settle(job, lambda job: {}["what is not there"])  # type: ignore[index]
+    return compute_once(job, lambda job: {}["what is not there"])  # type: ignore[index]
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def workers() -> Iterator[list[Processes]]:
         engine.close()
 
 
-def run(engine: Processes | Here, jobs: list[Job]) -> dict[str, Outcome]:
+def run(engine: Processes | InProcess, jobs: list[Job]) -> dict[str, Outcome]:
     for job in jobs:
         engine.submit(job)
     return {job.name: outcome for job, outcome in filter(None, (engine.next() for _ in jobs))}
@@ -72,25 +76,25 @@ def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
 
 
 def test_what_is_locked_is_busy_and_not_computed(tmp_path: Path) -> None:
-    job = Job("cell", {}, str(tmp_path))
+    job = Job("cell", RECIPE, str(tmp_path))
     with claim(tmp_path, "cell"):
-        assert settle(job, answer).state == "busy"
-    assert settle(job, answer).state == "complete"
+        assert compute_once(job, answer).state == "busy"
+    assert compute_once(job, answer).state == "complete"
 
 
-def test_only_a_search_takes_pruned_for_an_answer(tmp_path: Path) -> None:
-    from lidstone.sweep.work import TrialName
+def test_a_training_that_was_stopped_early_counts_for_a_search_only(tmp_path: Path) -> None:
+    from lidstone.sweep.jobs import TrialName
 
     (tmp_path / "cell").mkdir()
     (tmp_path / "cell" / "pruned.json").write_text('{"metrics": {"valid": {"perplexity": 3.0}}}')
-    assert finished(Job("cell", {}, str(tmp_path))) is None
-    found = finished(Job("cell", {}, str(tmp_path), trial=TrialName("journal", "study", 0)))
+    assert finished(Job("cell", RECIPE, str(tmp_path))) is None
+    found = finished(Job("cell", RECIPE, str(tmp_path), trial=TrialName("journal", "study", 0)))
     assert found is not None
     assert (found.state, found.score("perplexity")) == ("pruned", 3.0)
 
 
 def test_a_bug_in_one_cell_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = run(Here(fail), [Job("cell", {}, str(tmp_path))])["cell"]
+    outcome = run(InProcess(fail), [Job("cell", RECIPE, str(tmp_path))])["cell"]
     assert (outcome.state, outcome.message) == ("failed", "KeyError: 'what is not there'")
     assert "Traceback" in capsys.readouterr().err
 
@@ -99,10 +103,10 @@ def test_workers_are_pinned_and_used_again(tmp_path: Path, workers: list[Process
     before = dict(os.environ)
     engine = Processes(2, threads=3, compute=answer)
     workers.append(engine)
-    outcomes = run(engine, [Job(name, {}, str(tmp_path)) for name in "ab"])
+    outcomes = run(engine, [Job(name, RECIPE, str(tmp_path)) for name in "ab"])
     records = [outcome.record or {} for outcome in outcomes.values()]
     assert [record["omp"] for record in records] == ["3", "3"]
-    again = run(engine, [Job("c", {}, str(tmp_path))])["c"].record or {}
+    again = run(engine, [Job("c", RECIPE, str(tmp_path))])["c"].record or {}
     assert again["pid"] in {record["pid"] for record in records}
     assert os.getpid() != again["pid"]
     assert dict(os.environ) == before
@@ -115,7 +119,7 @@ def test_nothing_done_in_time_is_none(tmp_path: Path) -> None:
 def test_a_worker_that_dies_takes_only_its_own_cell_with_it(tmp_path: Path, workers: list[Processes]) -> None:
     engine = Processes(2, compute=die)
     workers.append(engine)
-    outcomes = run(engine, [Job(name, {}, str(tmp_path)) for name in ("bad", "good")])
+    outcomes = run(engine, [Job(name, RECIPE, str(tmp_path)) for name in ("bad", "good")])
     assert outcomes["good"].state == "complete"
     assert outcomes["bad"].state == "failed"
     assert "died 4 times" in outcomes["bad"].message

@@ -7,8 +7,8 @@ import pytest
 from lidstone.errors import RecipeError
 from lidstone.recipe.recipe import load_recipe
 from lidstone.sweep.grid import Cell, axes_of, check_axes, sample_cells, search_cells, seed_cells
+from lidstone.sweep.jobs import Outcome
 from lidstone.sweep.state import MethodState
-from lidstone.sweep.work import Outcome
 
 GAMMAS = [0.005, 0.01, 0.05, 0.1, 0.5]
 
@@ -130,7 +130,7 @@ def test_both_ways_of_giving_strengths_contradict_each_other() -> None:
         search_cells(recipe, "katz")[0].recipe(recipe)
 
 
-def test_a_tie_is_settled_alike_whatever_ended_first() -> None:
+def test_a_tie_is_compute_onced_alike_whatever_ended_first() -> None:
     record = {"metrics": {"valid": {"perplexity": 7.0}}}
     cells = [Cell("katz", {"regularizer.gamma_plus": value}) for value in (0.1, 0.5)]
     ended = {cell.key: (cell, Outcome("complete", record)) for cell in cells}

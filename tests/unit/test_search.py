@@ -1,4 +1,4 @@
-"""The search of a sweep: how many settings it tries, what it gives up, what it remembers."""
+"""The search of a sweep: how many settings it tries, what it stops early, what it remembers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from tests.sweep_cells import BEST, CELLS, CutShort, begun, pretend, pretend_training, recipe, sweep, valid
 
 from lidstone.errors import RunError
-from lidstone.experiment.record import run_name
 from lidstone.experiment.run import Run
-from lidstone.sweep.engines import Here
+from lidstone.sweep.engines import InProcess
+from lidstone.sweep.jobs import Job
 from lidstone.sweep.search import RunningTrial, Search
-from lidstone.sweep.work import Job, compute
+from lidstone.sweep.work import compute
 
 
 @pytest.fixture(autouse=True)
@@ -26,59 +26,58 @@ def test_a_search_that_was_cut_chooses_among_all_its_trials(tmp_path: Path) -> N
     more = ("sweep.search=tpe", "sweep.trials=10")  # as many as there are settings
     with pytest.raises(KeyboardInterrupt):
         sweep(tmp_path, *more).run(CutShort(12))
-    states = {state.method: state for state in sweep(tmp_path, *more).run(Here(pretend))}
+    states = {state.method: state for state in sweep(tmp_path, *more).run(InProcess(pretend))}
     assert states["katz"].best is not None
     assert states["katz"].best.settings == BEST
     assert len(begun(tmp_path)) == CELLS
 
 
 def test_a_search_tries_as_many_settings_as_asked_for(tmp_path: Path) -> None:
-    states = sweep(tmp_path, "sweep.search=tpe", "sweep.trials=7").run(Here(pretend))
+    states = sweep(tmp_path, "sweep.search=tpe", "sweep.trials=7").run(InProcess(pretend))
     katz = [cell for cell, _ in states[1].outcomes.values() if cell.seed == 1]
     assert len({cell.key for cell in katz}) == 7
 
 
 def test_a_changed_recipe_begins_a_new_search(tmp_path: Path) -> None:
-    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3").run(Here(pretend))
-    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3", "training.epochs=2").run(Here(pretend))
+    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3").run(InProcess(pretend))
+    sweep(tmp_path, "sweep.search=tpe", "sweep.trials=3", "training.epochs=2").run(InProcess(pretend))
     assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == 2 * (1 + 3 + 4)
 
 
 class Trains:
-    """Stands for `run.train`: three evaluations at the pretended score, then a record."""
+    """Stands for `run.train_run`: three evaluations at the pretended score, then a record."""
 
     def __init__(self) -> None:
         self.evaluations: Counter[str] = Counter()
 
-    def __call__(self, recipe: Any, output: str, *, resume: bool, watch: Any, claimed: bool) -> Any:
-        job = Job(run_name(recipe), recipe.to_dict(), output)
+    def __call__(self, recipe: Any, prepared: Any, folder: Path, *, resume: bool, watch: Any) -> Any:
+        job = Job(folder.name, recipe, str(folder.parent))
         job.folder.mkdir(exist_ok=True)
         for _ in range(3):
             self.evaluations[job.name] += 1
-            if watch is not None:
-                watch({"perplexity": valid(job.config)})
+            watch({"perplexity": valid(job.recipe)})
         return Run(job.folder, pretend_training(job).record or {})
 
 
-def test_a_search_gives_up_what_is_worse_than_the_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_stops_early_what_is_worse_than_the_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = Trains()
-    monkeypatch.setattr("lidstone.experiment.run.train", train)
+    monkeypatch.setattr("lidstone.experiment.run.train_run", train)
     more = ("sweep.search=tpe", "sweep.trials=10")
-    _, katz = sweep(tmp_path, *more).run(Here(compute))
+    _, katz = sweep(tmp_path, *more).run(InProcess(compute))
     outcomes = [(cell, out) for cell, out in katz.outcomes.values() if cell.seed == 1]
     pruned = [cell for cell, out in outcomes if out.state == "pruned"]
     assert len(outcomes) == 10
     assert 1 <= len(pruned) <= 6  # the first four are what others are compared with
     assert katz.best is not None
     assert katz.best.settings == BEST
-    assert train.evaluations.total() == 3 * (CELLS - len(pruned)) + len(pruned)  # given up at the first evaluation
-    assert all((sweep(tmp_path).job(cell).folder / "pruned.json").exists() for cell in pruned)
+    assert train.evaluations.total() == 3 * (CELLS - len(pruned)) + len(pruned)  # stopped at the first evaluation
+    assert all((sweep(tmp_path).jobs.of(cell).folder / "pruned.json").exists() for cell in pruned)
 
     before = train.evaluations.total()
-    _, katz = sweep(tmp_path, *more).run(Here(compute))
+    _, katz = sweep(tmp_path, *more).run(InProcess(compute))
     assert sum(out.state == "pruned" for _, out in katz.outcomes.values()) == len(pruned)
     assert train.evaluations.total() == before
-    sweep(tmp_path, "sweep.search=grid").run(Here(compute))  # a grid wants them whole
+    sweep(tmp_path, "sweep.search=grid").run(InProcess(compute))  # a grid wants them whole
     assert train.evaluations.total() == before + 3 * len(pruned)
 
 
@@ -108,7 +107,7 @@ def test_a_trial_without_a_setting_is_dropped(tmp_path: Path) -> None:
 def test_journals_of_newer_versions_are_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "sweep.journal").write_text(line)
     with pytest.raises(RunError, match=r"journal .* cannot be read.*newer version"):
-        sweep(tmp_path, "sweep.search=tpe").run(Here(pretend))
+        sweep(tmp_path, "sweep.search=tpe").run(InProcess(pretend))
 
 
 def test_half_a_line_in_the_journal_is_mended(tmp_path: Path) -> None:
@@ -117,5 +116,5 @@ def test_half_a_line_in_the_journal_is_mended(tmp_path: Path) -> None:
         sweep(tmp_path, *more).run(CutShort(3))
     with (tmp_path / "sweep.journal").open("a") as file:
         file.write('{"op_code":4,"worker')
-    sweep(tmp_path, *more).run(Here(pretend))
+    sweep(tmp_path, *more).run(InProcess(pretend))
     assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == 1 + 4 + 2 * 2

@@ -16,6 +16,8 @@ from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
     from lidstone.sweep.engines import Engine
+    from lidstone.sweep.grid import Cell
+    from lidstone.sweep.jobs import Outcome
     from lidstone.sweep.state import MethodState
     from lidstone.sweep.sweep import Sweep
 
@@ -54,7 +56,7 @@ def sweep(
 ) -> None:
     """Run a recipe's sweep: a grid or a search, chosen on validation, then the best setting over the seeds.
 
-    Kill it and start it again at will: nothing is computed twice. Start it several times to share the work.
+    It may be killed and started again at any time: nothing is computed twice. Start it several times to share the work.
     """
     from lidstone.errors import InputError
     from lidstone.experiment.explorer import write_explorer
@@ -63,18 +65,35 @@ def sweep(
 
     if address is not None and engine is EngineName.local:
         raise InputError("--address is for --engine ray", hint="add --engine ray")
-    planned = Sweep(load_recipe(recipe, settings or []), output, method or (), processes=processes)
+    threads = threads or _share(engine, (jobs or 1) * processes)
+    planned = Sweep(load_recipe(recipe, settings or []), output, method or (), processes=processes, threads=threads)
     if dry_run:
         return _show_cells(planned, jobs or 1, as_json)
-    threads = threads or _share(engine, (jobs or 1) * processes)
-    with contextlib.redirect_stdout(sys.stderr), _Live(planned) as live:  # Ray talks on stdout
+    with contextlib.redirect_stdout(sys.stderr):  # Ray prints to stdout
         running = _engine(engine, jobs, threads, processes, address, output)
         try:
-            states = planned.run(running, threads=threads, watch=live.update)
+            states = _run(planned, running)
         finally:
             running.close()
-    write_explorer(planned.recipe, output)
+    write_explorer(planned.recipe, output, planned.jobs.corpus(planned.recipe))
     _show_result(planned, states, as_json)
+
+
+def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
+    """Estimate the time, then run the sweep: with a live table on a terminal, else with a line per finished cell."""
+    before = planned.look()
+    left = planned.seconds_left(before, engine.width)
+    if left is None and any(map(planned.cells_left, before)):
+        planned.estimate(engine)
+        left = planned.seconds_left(before, engine.width)
+    number = sum(map(planned.cells_left, before))
+    if number:
+        say(f"{number} trainings to come; {_clock(left)} if none stops early")
+    if sys.stderr.isatty():
+        with _Live(planned) as live:
+            return planned.run(engine, watch=live.update)
+    lines = Lines(planned)
+    return planned.run(engine, watch=lines.update, report=lines.report)
 
 
 def _share(engine: EngineName, processes: int) -> int | None:
@@ -112,8 +131,8 @@ def _show_cells(planned: Sweep, jobs: int, as_json: bool) -> None:
 
 
 def _rows(planned: Sweep, state: MethodState) -> list[tuple[str, str, str]]:
-    done = [(planned.job(cell).name, out.state, str(cell)) for cell, out in state.outcomes.values()]
-    return done + [(planned.job(task.cell).name, "waiting", str(task.cell)) for task in state.todo]
+    done = [(planned.jobs.of(cell).name, out.state, str(cell)) for cell, out in state.outcomes.values()]
+    return done + [(planned.jobs.of(task.cell).name, "waiting", str(task.cell)) for task in state.todo]
 
 
 def _show_result(planned: Sweep, states: list[MethodState], as_json: bool) -> None:
@@ -148,29 +167,49 @@ def _result(planned: Sweep, state: MethodState) -> dict[str, Any]:
 
 
 class _Live:
-    """A table on stderr that shows how far each method is; nothing where stderr is no terminal."""
+    """A table on stderr that shows how far each method is."""
 
     def __init__(self, planned: Sweep) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
         self.planned = planned
-        self.live: Any = None
+        self.live = Live(console=Console(stderr=True), refresh_per_second=4)
 
     def __enter__(self) -> _Live:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            self.live = Live(console=Console(stderr=True), refresh_per_second=4)
-            self.live.__enter__()
+        self.live.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self.live is not None:
-            self.live.__exit__(*error)
+        self.live.__exit__(*error)
 
     def update(self, states: list[MethodState], left: float | None) -> None:
         """Draw the table anew."""
-        if self.live is not None:
-            self.live.update(progress_table(self.planned, states, left))
+        self.live.update(progress_table(self.planned, states, left))
+
+
+class Lines:
+    """A line on stderr for every cell that has ended, for output that goes to a file."""
+
+    def __init__(self, planned: Sweep) -> None:
+        self.planned = planned
+        self.ended: list[str] = []
+
+    def report(self, cell: Cell, outcome: Outcome) -> None:
+        """Note the line of a cell."""
+        score = _number(outcome.score(self.planned.metric))
+        how = outcome.message if outcome.state == "failed" else f"valid {self.planned.metric} {score}"
+        took = f", {outcome.seconds:.0f} s" if outcome.seconds is not None and outcome.computed else ""
+        state = outcome.state if outcome.computed or outcome.state == "failed" else f"{outcome.state} already"
+        self.ended.append(f"{cell}: {state}, {how}{took}")
+
+    def update(self, states: list[MethodState], left: float | None) -> None:
+        """Print the noted lines, with how much of the sweep is done."""
+        done = sum(len(state.outcomes) for state in states) - len(self.ended)
+        total = sum(len(state.outcomes) + self.planned.cells_left(state) for state in states)
+        for number, line in enumerate(self.ended, done + 1):
+            say(f"{number}/{total}  {line}" + (f"; {_clock(left)}" if number == done + len(self.ended) else ""))
+        self.ended = []
 
 
 def progress_table(planned: Sweep, states: list[MethodState], left: float | None) -> Any:
@@ -192,7 +231,7 @@ def _number(score: float | None) -> str:
 
 
 def _clock(seconds: float | None) -> str:
-    """Roughly how long, in words.
+    """How long, roughly.
 
     >>> _clock(5400.0), _clock(20.0), _clock(0.0)
     ('about 1 h 30 min left', 'less than a minute left', 'nothing left to do')

@@ -34,21 +34,24 @@ def train(
     as_json: JSON = False,
 ) -> None:
     """Train a recipe's method, or each of them in turn, and record it; a run that is complete is not done again."""
+    from lidstone.experiment.corpora import hold_corpus
     from lidstone.experiment.explorer import write_explorer
     from lidstone.experiment.run import train as run_recipe
     from lidstone.recipe.recipe import load_recipe
-    from lidstone.training.arguments import process_rank
+    from lidstone.training.arguments import first_process_first, process_rank
 
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
     loaded = load_recipe(recipe, overrides)
+    with first_process_first():
+        prepared = hold_corpus(loaded)
     runs = []
     for one in chosen(loaded, method or ()):
-        done = run_recipe(one, output, resume=resume, tensorboard=tensorboard)
+        done = run_recipe(one, output, prepared=prepared, resume=resume, tensorboard=tensorboard)
         if process_rank() == 0:
             runs.append(done)
             print_json(summary(done)) if as_json else _announce(done)
     if runs:
-        write_explorer(loaded, output)
+        write_explorer(loaded, output, prepared)
     if runs and not as_json:
         _print(runs)
 

@@ -103,6 +103,11 @@ class Prepared:
     folder: Path
 
     @property
+    def key(self) -> str:
+        """The hash of the text and of the settings it was prepared with."""
+        return str(self.manifest["key"])
+
+    @property
     def vocab(self) -> Vocabulary:
         """The target vocabulary: what is predicted."""
         return self.target.vocabulary

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lidstone.corpus.prepare import prepare_corpus
+from lidstone.corpus.prepared import Prepared
 from lidstone.errors import SmoothingUndefined
 from lidstone.experiment.loss import count_training_text, fit_smoother
 from lidstone.files import write_text
@@ -26,18 +27,18 @@ FILE = "explorer.json"
 HISTORIES = 40
 
 
-def write_explorer(recipe: Recipe, output: str | Path) -> Path | None:
+def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None = None) -> Path | None:
     """Write `explorer.json` beside the runs of a recipe; None where no method has a smoother that is defined."""
     from lidstone.regularizer.explain import explorer_data
 
     methods = [method for method in recipe.methods or (recipe.regularizer,) if method.smoother]
     if not methods:
         return None
-    prepared, order = prepare_corpus(recipe), methods[0].order
+    prepared, order = prepared or prepare_corpus(recipe), methods[0].order
     counts = count_training_text(prepared, order)
     tables = {}
     for method in (method for method in methods if method.order == order):
-        with contextlib.suppress(SmoothingUndefined):  # whoever trains that method will hear of it
+        with contextlib.suppress(SmoothingUndefined):  # training that method reports it
             tables[method.name] = fit_smoother(method, counts, prepared)
     if not tables:
         return None

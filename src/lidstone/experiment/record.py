@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from lidstone import __version__
-from lidstone.corpus.prepare import prepare_corpus
 from lidstone.corpus.prepared import Prepared
 from lidstone.errors import FileFormatError
 from lidstone.files import atomic_write, write_text
@@ -29,7 +28,6 @@ from lidstone.recipe.sections import Regularizer
 
 SCHEMA = 1
 SENTENCES = "sentences.json.gz"
-_PREPARED: dict[str, Prepared] = {}
 _IRRELEVANT = ("sweep", "methods", "name")  # keys of a recipe that do not change what is trained
 
 
@@ -48,15 +46,6 @@ def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
     config["regularizer"].pop("name")
     hashed = json.dumps([SCHEMA, config, vocabulary], sort_keys=True)
     return hashlib.sha256(hashed.encode()).hexdigest()[:12]
-
-
-def run_name(recipe: Recipe) -> str:
-    """The name of the folder that the run of a recipe is recorded in."""
-    values = recipe.to_dict()
-    key = json.dumps([values[section] for section in ("task", "corpus", "tokenizer", "model")], sort_keys=True)
-    if key not in _PREPARED:
-        _PREPARED[key] = prepare_corpus(recipe)
-    return run_id(recipe, _PREPARED[key])
 
 
 def method_of(regularizer: Regularizer) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The cells of a sweep as tasks of a Ray cluster. Its nodes need lidstone and the folder of runs, at the same path."""
+"""The cells of a sweep as tasks of a Ray cluster, whose nodes have lidstone and the folder of runs at the same path."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import RunError
-from lidstone.sweep.engines import RETRIES, Compute
-from lidstone.sweep.work import Job, Outcome, compute
+from lidstone.sweep.engines import RETRIES, Compute, log_to
+from lidstone.sweep.jobs import Job, Outcome
+from lidstone.sweep.work import compute
 
 PROBE_SECONDS = 5.0
 _HINT = "start one with `ray start --head`, or leave out --address"
@@ -20,7 +21,8 @@ _HINT = "start one with `ray start --head`, or leave out --address"
 class Ray:
     """Tasks on a Ray cluster; Ray starts a cell again when its worker or node is lost.
 
-    A cell gets `cpus` cores, and `gpus` GPUs where the cluster has any. Without an address a Ray is started here.
+    A cell gets `cpus` cores, and `gpus` GPUs where the cluster has any. Without an address a cluster is started on this
+    machine.
     """
 
     def __init__(
@@ -36,14 +38,14 @@ class Ray:
         for resource, amount in wanted.items():
             self._check_node(resource, amount)
         total = self.ray.cluster_resources()
-        rooms = [int(total[resource]) // amount for resource, amount in wanted.items()]
-        self.width = max(1, min([*rooms, jobs or max(rooms)]))
+        fitting = [int(total[resource]) // amount for resource, amount in wanted.items()]
+        self.width = max(1, min([*fitting, jobs or max(fitting)]))
         task = self.ray.remote(_in_place(compute, str(Path.cwd()), _settings()))
         self.task = task.options(num_cpus=cpus, num_gpus=wanted.get("GPU", 0), max_retries=RETRIES)
         self.running: dict[Any, Job] = {}
 
     def submit(self, job: Job) -> None:
-        """Hand in a job."""
+        """Start a job as a task."""
         self.running[self.task.remote(job)] = job
 
     def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
@@ -55,14 +57,14 @@ class Ray:
         try:
             return job, self.ray.get(done[0])
         except self.ray.exceptions.RayError as error:
-            return job, Outcome("failed", message=f"Ray gave the cell up: {_first_line(error)}")
+            return job, Outcome("failed", message=f"Ray could not compute the cell: {_first_line(error)}")
 
     def close(self) -> None:
-        """Leave the cluster; it ends our tasks."""
+        """Disconnect; the cluster ends the tasks of this sweep."""
         self.ray.shutdown()
 
     def _check_node(self, resource: str, amount: int) -> None:
-        """A task that fits no node would wait for ever."""
+        """Refuse a cell that fits no node: its task would never start."""
         most = int(self._largest_node(resource))
         if most < amount:
             self.close()
@@ -92,7 +94,7 @@ def _connect(address: str | None) -> Any:
 
 
 def _probe(address: str | None) -> None:
-    """Ray itself tries a dead address for minutes; knock first."""
+    """Check that something listens at the address: Ray itself would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not address or address in ("auto", "local"):
         return
@@ -115,12 +117,14 @@ def _settings() -> dict[str, str]:
 
 
 def _in_place(compute: Compute, folder: str, settings: dict[str, str]) -> Compute:
-    """Compute a job as if the task ran where the sweep was started."""
+    """Compute a job with the working folder and the settings of the sweep; log to the folder of runs."""
 
     def cell(job: Job) -> Outcome:
         os.chdir(folder)
         os.environ.update(settings)
-        return compute(job)
+        with (Path(job.output) / "sweep.log").open("a", buffering=1, encoding="utf-8") as file:
+            log_to(file)
+            return compute(job)
 
     return cell
 

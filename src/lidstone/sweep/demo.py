@@ -1,21 +1,23 @@
-"""The front door: the methods of `demo.yaml` on text that every Python carries, side by side on the cores there are.
+"""The demo: a sweep of the methods of `demo.yaml`, one training each, on text that every Python carries.
 
-Each method is trained in a process of its own with one thread: networks this small are faster that way than with
-several threads each.
+Each method is trained in a worker process with one thread: networks this small are faster that way than with several.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
-from multiprocessing import get_context
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lidstone.recipe.recipe import Recipe, load_recipe, make_recipe
+from lidstone.errors import RunError
+from lidstone.recipe.recipe import load_recipe
+from lidstone.sweep.engines import Processes
+from lidstone.sweep.grid import Cell
+from lidstone.sweep.jobs import Outcome
+from lidstone.sweep.sweep import Sweep
 
+ONE_RUN_EACH = ("sweep.axes={}", "sweep.by_method={}", "sweep.seeds=[]")
 SMOKE = (
     "training.max_steps=8",
     "training.epochs=null",
@@ -26,30 +28,23 @@ SMOKE = (
     "model.width=32",
     "model.ffn=64",
 )
-"""What makes the demo a matter of seconds: to see that it runs, not what it gives."""
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""What makes the demo take seconds: it shows that everything runs, not what it gives."""
 
 
 def run_demo(
     output: Path, *, smoke: bool = False, workers: int | None = None, say: Callable[[str], None] = lambda text: None
 ) -> list[dict[str, Any]]:
     """Train every method of the demo; the records of the runs, which stay in `output`/runs, in the recipe's order."""
-    from lidstone.corpus.prepare import prepare_corpus
     from lidstone.experiment.explorer import write_explorer
 
-    recipe = load_recipe("demo", ["training.threads=1", *(SMOKE if smoke else ())])
-    prepared = prepare_corpus(recipe)  # once, before the processes ask for it
+    recipe = load_recipe("demo", [*ONE_RUN_EACH, *(SMOKE if smoke else ())])
+    planned = Sweep(recipe, output / "runs", threads=1)
+    prepared = planned.jobs.corpus(recipe)
     words = int(prepared.train.words.sum())
     say(f"{words:,} words to learn from, {prepared.vocab.size:,} types, {len(recipe.method_names)} methods")
-    jobs = {name: recipe.method(name).to_dict() for name in recipe.method_names}
-    records: dict[str, dict[str, Any]] = {}
-    with _pool(min(workers or os.cpu_count() or 1, len(jobs))) as pool:
-        waiting = {pool.submit(_train, job, str(output / "runs")): name for name, job in jobs.items()}
-        for future in as_completed(waiting):
-            record = records[waiting[future]] = future.result()
-            say(_line(record))
-    write_explorer(recipe, output / "runs")
-    return [records[name] for name in recipe.method_names]
+    records = _train_all(planned, workers or os.cpu_count() or 1, say)
+    write_explorer(recipe, planned.output, prepared)
+    return records
 
 
 def write_report(output: Path) -> tuple[str, list[Path]]:
@@ -70,27 +65,21 @@ def winner(records: list[dict[str, Any]]) -> dict[str, Any]:
     return min(records, key=lambda record: record["metrics"]["test"]["perplexity"] or float("inf"))
 
 
-def _train(config: dict[str, Any], output: str) -> dict[str, Any]:
-    """What a worker does: one method."""
-    from lidstone.experiment.run import train
-
-    recipe: Recipe = make_recipe(config)
-    return train(recipe, output, resume=True).record
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes with one thread each; what was asked of the environment before stays."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+def _train_all(planned: Sweep, workers: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    planned.output.mkdir(parents=True, exist_ok=True)
+    engine = Processes(min(workers, len(planned.methods)), threads=1, log=planned.output / "sweep.log")
     try:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            yield pool
+        states = planned.run(engine, report=lambda cell, outcome: say(_line(cell, outcome)))
     finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        engine.close()
+    failures = [failure for state in states for failure in state.failures()]
+    if failures:
+        raise RunError(f"a training failed: {failures[0]}", hint=f"see {planned.output / 'sweep.log'}")
+    return [outcome.record for state in states for _, outcome in state.outcomes.values() if outcome.record]
 
 
-def _line(record: dict[str, Any]) -> str:
-    test, cost = record["metrics"]["test"]["perplexity"], record["cost"]
-    return f"{record['name']}: test perplexity {test:.2f} after {cost['steps']} steps, {cost['train_seconds']:.0f} s"
+def _line(cell: Cell, outcome: Outcome) -> str:
+    if outcome.record is None:
+        return f"{cell.method}: {outcome.state}"
+    test, cost = outcome.record["metrics"]["test"]["perplexity"], outcome.record["cost"]
+    return f"{cell.method}: test perplexity {test:.2f} after {cost['steps']} steps, {cost['train_seconds']:.0f} s"

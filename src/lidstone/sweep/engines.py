@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
-from lidstone.sweep.work import Job, Outcome, compute
+from lidstone.sweep.jobs import Job, Outcome
+from lidstone.sweep.work import compute
 
 RETRIES = 3
 Compute = Callable[[Job], Outcome]
@@ -26,17 +29,17 @@ class Engine(Protocol):
     """how many jobs run at once"""
 
     def submit(self, job: Job) -> None:
-        """Hand in a job, when fewer than `width` are under way."""
+        """Start a job; at most `width` may be running."""
 
     def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
-        """The next job that is done; None if there is none in so many seconds."""
+        """The next job that is done; None if none is done within so many seconds."""
 
     def close(self) -> None:
-        """Let go of everything, jobs under way too."""
+        """Stop everything, running jobs too."""
 
 
-class Here:
-    """One cell after the other in this very process, for scripts and notebooks."""
+class InProcess:
+    """One cell after the other in this process, for scripts and notebooks."""
 
     width = 1
 
@@ -45,23 +48,23 @@ class Here:
         self.jobs: list[Job] = []
 
     def submit(self, job: Job) -> None:
-        """Hand in a job."""
+        """Accept a job; `next` computes it."""
         self.jobs.append(job)
 
     def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
-        """Compute it, however long that takes."""
+        """Compute the first job; `timeout` has no effect."""
         job = self.jobs.pop(0)
         return job, self.compute(job)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to stop."""
 
 
 class Processes:
     """Worker processes on this machine, each kept to its share of the cores.
 
-    A worker that dies, say for want of memory, is replaced, and its cell handed in again. Workers end with the process
-    that started them; what they print goes to a file.
+    A worker that dies, for instance for lack of memory, is replaced, and its cell started again. Workers end with the
+    process that started them. What they print and log is appended to the file `log`.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Processes:
         self.busy: dict[Any, tuple[_Worker, Job, int]] = {}
 
     def submit(self, job: Job) -> None:
-        """Hand in a job."""
+        """Start a job in a worker."""
         self._start(job, tries=1)
 
     def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
@@ -85,7 +88,9 @@ class Processes:
             except (EOFError, ConnectionError):
                 worker.stop()
                 if tries > RETRIES:
-                    return job, Outcome("failed", message=f"its worker died {tries} times; is memory short?")
+                    return job, Outcome(
+                        "failed", message=f"its worker process died {tries} times. hint: is memory short? See sweep.log"
+                    )
                 self._start(job, tries + 1)
                 continue
             self.idle.append(worker)
@@ -93,14 +98,14 @@ class Processes:
         return None
 
     def close(self) -> None:
-        """Stop the workers; a training under way can be taken up again."""
+        """Stop the workers; an interrupted training can be continued."""
         for worker in [*self.idle, *(worker for worker, _, _ in self.busy.values())]:
             worker.stop()
         self.idle, self.busy = [], {}
 
     def _start(self, job: Job, tries: int) -> None:
         worker = self.idle.pop() if self.idle else _Worker(self.compute, self.threads, self.log)
-        with contextlib.suppress(ConnectionError):  # it died while idle: `next` will notice
+        with contextlib.suppress(ConnectionError):  # it died while idle: `next` finds out
             worker.pipe.send(job)
         self.busy[worker.pipe] = (worker, job, tries)
 
@@ -117,7 +122,7 @@ class _Worker:
         theirs.close()
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self.process.close()
@@ -125,14 +130,24 @@ class _Worker:
 
 
 def _work(pipe: Any, compute: Compute, log: str) -> None:
-    """What a worker does until its pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
+    """Compute jobs until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the workers handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with Path(log).open("a", buffering=1) as file, contextlib.suppress(EOFError):
+    with Path(log).open("a", buffering=1, encoding="utf-8") as file, contextlib.suppress(EOFError):
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
+        log_to(sys.stderr)
         while True:
             pipe.send(compute(pipe.recv()))
+
+
+def log_to(stream: TextIO) -> None:
+    """Write the log of a sweep, one line per event, to a stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logger = logging.getLogger("lidstone.sweep")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
 
 
 def _end_with_parent() -> None:
@@ -144,7 +159,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def _environment(threads: int | None) -> Iterator[None]:
-    """What a new process must find before any library starts its threads."""
+    """The thread limits that a new process must have before any library starts its threads."""
     before = dict(os.environ)
     if threads is not None:
         os.environ.update(dict.fromkeys(_THREAD_LIMITS, str(threads)), TOKENIZERS_PARALLELISM="false")
@@ -153,3 +168,10 @@ def _environment(threads: int | None) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Here":
+        warnings.warn("Here is now called InProcess", DeprecationWarning, stacklevel=2)
+        return InProcess
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,25 +11,25 @@ from lidstone.locks import claim
 
 
 class JournalLock:
-    """Optuna's own locks are files, which outlive a killed process by half a minute; the system's lock does not."""
+    """A lock that the operating system releases when a process is killed; Optuna's own lasts half a minute longer."""
 
     def __init__(self, journal: Path) -> None:
         self.journal = journal
         self.held = contextlib.ExitStack()
 
     def acquire(self) -> bool:
-        """Wait for the lock, and take away half a line that a crash of the machine left."""
+        """Wait for the lock, then remove an incomplete last line, which a crash of the machine may leave."""
         self.held.enter_context(claim(self.journal.parent, f"{self.journal.name}.lock", wait=True))
-        _mend(self.journal)
+        _cut_incomplete_line(self.journal)
         return True
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         self.held.close()
 
 
 def open_study(journal: Path, name: str, *, minimize: bool = True) -> Any:
-    """The study of this name in a journal file, made if it is not there."""
+    """The study of this name in a journal file, created if it does not exist."""
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -47,12 +47,12 @@ def open_study(journal: Path, name: str, *, minimize: bool = True) -> Any:
     except (ValueError, KeyError, TypeError, AssertionError, NotImplementedError) as error:
         raise RunError(
             f"the journal {journal} cannot be read: {error}",
-            hint="was it written by a newer version? move it away to begin a new search; finished runs are kept",
+            hint="was it written by a newer version? Move it away to start a new search; finished runs are kept",
         ) from error
 
 
-def _mend(journal: Path) -> None:
-    """Cut the file after its last whole line."""
+def _cut_incomplete_line(journal: Path) -> None:
+    """Cut the file after its last complete line."""
     if not journal.exists() or journal.stat().st_size == 0:
         return
     with journal.open("r+b") as file:

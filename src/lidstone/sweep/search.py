@@ -1,7 +1,7 @@
-"""Search with Optuna: which setting to try next, and which training to give up.
+"""Search with Optuna: which setting to try next, and which training to stop early.
 
-Its memory is a journal file that all processes of a sweep share. A process that is killed leaves its trial running in
-the journal; whoever comes to the end of the search takes such trials up, so the best is chosen when all have ended.
+The search is kept in a journal file that all processes of a sweep share. A killed process leaves its trial running in
+the journal; a process that reaches the end of the search computes such trials, so the best is chosen among all.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from lidstone.locks import claim
 from lidstone.recipe.recipe import Recipe
 from lidstone.sweep.grid import Cell, axes_of, seeds_of
+from lidstone.sweep.jobs import Outcome, TrialName
 from lidstone.sweep.journal import open_study
-from lidstone.sweep.work import Outcome, TrialName
 
 JOURNAL = "sweep.journal"
 TRIALS = 20  # where the recipe does not say how many
@@ -40,12 +40,12 @@ class Search:
     def ask(self, limit: int) -> Tried | None:
         """A setting that was not tried yet; None when `limit` of them have been, at most all there are."""
         with claim(self.output, "search", wait=True):
-            self._drop_halves()
+            self._fail_incomplete_trials()
             known = {json.dumps(trial.params, sort_keys=True) for trial in self._trials()}
             return self._new_trial(known) if len(known) < limit else None
 
     def tell(self, trial: TrialName, outcome: Outcome, metric: str) -> None:
-        """The score of a trial; another process may have told it before."""
+        """Store the outcome of a trial, if no other process has done so."""
         from optuna.trial import TrialState
 
         score = outcome.score(metric)
@@ -68,8 +68,8 @@ class Search:
         names = self.axes.keys()
         return (trial for trial in self.study.get_trials(deepcopy=False) if trial.params.keys() == names)
 
-    def _drop_halves(self) -> None:
-        """Settings are chosen under a lock: a trial without one is what a killed process left."""
+    def _fail_incomplete_trials(self) -> None:
+        """Settings are chosen under a lock: a trial without one was left by a killed process."""
         from optuna.trial import TrialState
 
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -111,7 +111,7 @@ class Search:
         return TrialName(str(self.journal), self.name, number)
 
     def _fingerprint(self) -> str:
-        """Of all that the scores depend on: a search does not go on with those of another recipe."""
+        """Of all that the scores depend on: another recipe has another search."""
         config = self.recipe.method(self.method).to_dict()
         config.pop("sweep")
         identity = json.dumps([config, list(self.axes.items()), seeds_of(self.recipe)[0]], sort_keys=True)
@@ -132,7 +132,7 @@ class RunningTrial:
         self.evaluations = 0
 
     def report(self, score: float) -> bool:
-        """The score of the next evaluation; True if the training should be given up."""
+        """The score of the next evaluation; True if the training should be stopped."""
         self.evaluations += 1
         if self.over:
             return False

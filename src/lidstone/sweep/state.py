@@ -1,20 +1,25 @@
-"""How far a sweep is: for each method, what is to do, what is under way, and what came of the rest."""
+"""How far a sweep is: for each method, what is to do, what is being computed, and the outcomes."""
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from lidstone.errors import RunError
+from lidstone.files import write_text
 from lidstone.sweep.grid import Cell
+from lidstone.sweep.jobs import Outcome, TrialName
 from lidstone.sweep.search import Search
-from lidstone.sweep.work import Outcome, TrialName
 
+SCHEMA = 1
 BUSY_SECONDS = 2.0  # how long to wait before looking again at a cell that another process computes
 
 
 @dataclass
 class Task:
-    """A cell on its way."""
+    """A cell that is to be computed."""
 
     cell: Cell
     trial: TrialName | None = None
@@ -36,7 +41,7 @@ class MethodState:
     """by the cell's key, as are the outcomes"""
     outcomes: dict[str, tuple[Cell, Outcome]] = field(default_factory=dict)
     over: bool = False
-    """the search is; what is still to do are seeds of the best"""
+    """the search has ended; what is still to do are seeds of the best setting"""
     best: Cell | None = None
 
     def ready(self) -> Task | None:
@@ -45,28 +50,47 @@ class MethodState:
         found = next((number for number, task in enumerate(self.todo) if task.not_before <= now), None)
         return None if found is None else self.todo.pop(found)
 
-    def put_off(self, task: Task) -> None:
-        """Do a task later: another process is at it."""
+    def postpone(self, task: Task) -> None:
+        """Look at a task again later: another process computes it."""
         task.not_before = time.monotonic() + BUSY_SECONDS
         self.todo.append(task)
 
-    def left_over(self) -> list[Task]:
-        """What a search has chosen and we have not seen: trials of earlier starts, and of others, dead or alive."""
+    def other_trials(self) -> list[Task]:
+        """Trials in the search's journal that this process has not seen: of earlier starts and of other processes."""
         known = {**self.outcomes, **self.working}
         tried = self.search.tried() if self.search else []
         return [Task(cell, trial) for cell, trial in tried if cell.key not in known]
 
     def scores(self, metric: str) -> list[tuple[float, Cell]]:
-        """Validation scores of the complete cells, ordered by their keys: ties are settled alike at every start."""
+        """Validation scores of the complete cells, ordered by their keys: ties are resolved alike at every start."""
         ended = [outcome for _, outcome in sorted(self.outcomes.items())]
         complete = [(out.score(metric), cell) for cell, out in ended if out.state == "complete"]
         return [(score, cell) for score, cell in complete if score is not None]
 
     def seconds(self) -> list[float]:
         """How long its complete cells took."""
-        records = [out.record for _, out in self.outcomes.values() if out.record and out.state == "complete"]
-        return [float(record["cost"]["total_seconds"]) for record in records]
+        return [out.seconds for _, out in self.outcomes.values() if out.seconds is not None]
 
     def failures(self) -> list[str]:
         """The cells that could not be computed, and why."""
         return [f"{cell}: {out.message}" for cell, out in self.outcomes.values() if out.state == "failed"]
+
+
+def check_folder(output: Path) -> None:
+    """Refuse a folder of runs whose sweep was written by a later version."""
+    file = output / "sweep.json"
+    if not file.exists():
+        return
+    try:
+        schema = int(json.loads(file.read_text(encoding="utf-8"))["schema"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file} is damaged", hint="delete it; finished runs are kept") from error
+    if schema > SCHEMA:
+        raise RunError(f"{file} was written by a newer version (schema {schema})", hint="update lidstone")
+
+
+def mark_folder(output: Path) -> None:
+    """Note in a folder of runs that it holds a sweep, and of which version."""
+    output.mkdir(parents=True, exist_ok=True)
+    if not (output / "sweep.json").exists():
+        write_text(output / "sweep.json", json.dumps({"schema": SCHEMA}) + "\n")

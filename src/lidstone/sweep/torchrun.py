@@ -1,11 +1,10 @@
-"""A cell of a sweep trained by several processes: `torchrun` started by the worker that holds the cell's lock.
+"""A cell of a sweep trained by several processes: `torchrun`, started by the worker that holds the cell's lock.
 
-Each of its processes runs this module, which finds the job in the environment.
+Each process that torchrun starts runs this module, which finds the job in the environment.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -16,37 +15,51 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import LidstoneError, RunError
+from lidstone.sweep.jobs import Job
 
 JOB, MESSAGE = "LIDSTONE_JOB", "LIDSTONE_MESSAGE"
 
 
-def train_with_torchrun(config: dict[str, Any], output: str, processes: int) -> None:
-    """Train a recipe in so many processes; its run.json tells the rest."""
-    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as message:
-        job = json.dumps({"config": config, "output": output})
-        environment = {**os.environ, JOB: job, MESSAGE: message.name}
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-        done = subprocess.run([*torchrun, "-m", __name__], env=environment, check=False, preexec_fn=_end_with_parent)
+def train_with_torchrun(job: Job) -> None:
+    """Train a job in so many processes; they write its run.json."""
+    with tempfile.TemporaryDirectory() as folder:
+        message = Path(folder) / "message"
+        facts = {"config": job.recipe.to_dict(), "folder": str(job.folder), "corpus": job.corpus}
+        environment = {**os.environ, JOB: json.dumps(facts), MESSAGE: str(message)}
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.processes}"]
+        done = subprocess.run([*torchrun, "-m", __name__], env=environment, check=False, **_end_with_worker())
         if done.returncode:
-            said = message.read() or f"torchrun ended with {done.returncode}; sweep.log in the folder of runs says more"
-            raise RunError(said)
+            raise RunError(_reason(message) or f"torchrun ended with {done.returncode}", hint="see sweep.log")
 
 
-def _end_with_parent() -> None:
-    """On Linux: have torchrun stop its processes when the worker that started it is killed."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+def _reason(message: Path) -> str:
+    return message.read_text(encoding="utf-8") if message.exists() else ""
+
+
+def _end_with_worker() -> dict[str, Any]:
+    """On Linux: torchrun stops its processes when the worker that started it is killed."""
+    if sys.platform != "linux":
+        return {}
+    import ctypes
+
+    set_parent_death_signal = 1
+    prctl = ctypes.CDLL(None).prctl
+    return {"preexec_fn": lambda: prctl(set_parent_death_signal, signal.SIGTERM)}
 
 
 def main() -> None:
-    """One of the processes."""
-    from lidstone.experiment.run import train
+    """What each of the processes does."""
+    from lidstone.experiment.corpora import hold_corpus
+    from lidstone.experiment.run import train_run
     from lidstone.recipe.recipe import make_recipe
+    from lidstone.training.arguments import first_process_first
 
     job = json.loads(os.environ[JOB])
     try:
-        train(make_recipe(job["config"]), job["output"], resume=True, claimed=True)
+        recipe = make_recipe(job["config"])
+        with first_process_first():
+            prepared = hold_corpus(recipe, job["corpus"])
+        train_run(recipe, prepared, Path(job["folder"]), resume=True)
     except LidstoneError as error:
         Path(os.environ[MESSAGE]).write_text(str(error), encoding="utf-8")
         raise

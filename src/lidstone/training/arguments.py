@@ -1,8 +1,10 @@
-"""Our settings as `TrainingArguments` of transformers."""
+"""Our settings as `TrainingArguments` of transformers, and the processes that torchrun started."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,16 @@ def process_count() -> int:
 def process_rank() -> int:
     """Which of them this is."""
     return int(os.environ.get("RANK", "0"))
+
+
+@contextlib.contextmanager
+def first_process_first() -> Iterator[None]:
+    """Under torchrun the first process fills the caches; the others wait, then read them."""
+    if process_count() == 1:
+        yield
+        return
+    import torch
+    from accelerate import PartialState
+
+    with PartialState(cpu=not torch.cuda.is_available()).main_process_first():
+        yield

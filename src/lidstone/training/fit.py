@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lidstone.training.batches import Batches
@@ -29,11 +30,13 @@ class Fitted:
     curve: list[dict[str, Any]]
     seconds: float
     """wall time of training, interrupted parts included"""
-    tokens_per_second: float | None
-    """of the updates alone; None if this process made none"""
     steps: int
-    best: dict[str, Any] = field(default_factory=dict)
+    best: dict[str, Any]
     """the point of the curve with the best validation score"""
+    tokens_per_second: float | None = None
+    """of the updates alone; None if this process made none"""
+    update_seconds: float | None = None
+    """the median; None if this process made none"""
 
 
 def fit(
@@ -62,7 +65,7 @@ def fit(
     found = last_checkpoint(folder) if resume else None
     if found is not None and found.finished:
         _load_weights(model, found.best)
-        return _summary(found.state, metric, 0.0, None)
+        return _summary(found.state, metric, _seconds(found.state["log_history"]))
     before = _seconds(found.state["log_history"]) if found else 0.0
     trainer.seconds_before, trainer.began = before, time.perf_counter()
     try:
@@ -70,8 +73,11 @@ def fit(
     finally:
         bar.close()
     elapsed = time.perf_counter() - trainer.began
-    speed = trainer.tokens / clock.seconds if clock.seconds else None
-    return _summary(vars(trainer.state), metric, before + elapsed, speed)
+    return replace(
+        _summary(vars(trainer.state), metric, before + elapsed),
+        tokens_per_second=trainer.tokens / sum(clock.seconds) if clock.seconds else None,
+        update_seconds=median(clock.seconds) if clock.seconds else None,
+    )
 
 
 def _trainer(
@@ -96,14 +102,13 @@ def _trainer(
     return trainer
 
 
-def _summary(state: dict[str, Any], metric: Metric, seconds: float, speed: float | None) -> Fitted:
+def _summary(state: dict[str, Any], metric: Metric, seconds: float) -> Fitted:
     curve = learning_curve(state["log_history"])
     key = f"valid_{metric}"
     scored = [point for point in curve if key in point]
     sign = 1 if metric == "perplexity" else -1
     best = min(scored, key=lambda point: sign * point[key], default={})
-    seconds = seconds or _seconds(state["log_history"])
-    return Fitted(curve, seconds, speed, int(state["global_step"]), best)
+    return Fitted(curve, seconds, int(state["global_step"]), best)
 
 
 def learning_curve(history: list[dict[str, Any]]) -> list[dict[str, Any]]:

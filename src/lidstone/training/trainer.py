@@ -116,10 +116,10 @@ class Bar(TrainerCallback):
 
 
 class StepClock(TrainerCallback):
-    """Time spent in updates alone, without evaluation and checkpoints."""
+    """The seconds of each update, without evaluation and checkpoints."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds: list[float] = []
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start."""
@@ -127,7 +127,7 @@ class StepClock(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop."""
-        self.seconds += time.perf_counter() - self.began
+        self.seconds.append(time.perf_counter() - self.began)
 
 
 def _only(batches: list[Any]) -> Any:

@@ -1,0 +1,70 @@
+"""How long a training will take, from a few of its updates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from lidstone.corpus.prepared import Prepared, Split
+from lidstone.experiment.scoring import Scorer
+from lidstone.experiment.setup import Setup, set_up
+from lidstone.recipe.recipe import Recipe
+from lidstone.training.settings import Training
+
+UPDATES = 6
+SENTENCES, TRANSLATIONS = 64, 8  # how many are scored, and translated, to time an evaluation
+
+
+def estimate_seconds(recipe: Recipe, prepared: Prepared) -> float:
+    """Seconds of training and evaluation if nothing stops the training early; trains a few updates to find out."""
+    from lidstone.experiment.run import quiet_transformers
+
+    quiet_transformers()
+    setup = set_up(recipe, prepared)
+    steps, batches = recipe.training.steps(len(setup.batches)), len(setup.batches)
+    update = _seconds_of_update(setup, recipe.training)
+    scorer = Scorer(recipe, prepared)
+    valid, test = (_seconds_of_scoring(scorer, setup.model, split) for split in (prepared.valid, prepared.test))
+    return steps * update + evaluations(recipe.training, steps, batches) * valid + test
+
+
+def evaluations(training: Training, steps: int, batches: int) -> int:
+    """How often a training is evaluated: every so many updates, or after each epoch.
+
+    >>> evaluations(Training(epochs=2, max_steps=None, accumulation=2), steps=6, batches=5)
+    2
+    """
+    return math.ceil(steps / (training.eval_every or math.ceil(batches / training.accumulation)))
+
+
+def _seconds_of_update(setup: Setup, training: Training) -> float:
+    from lidstone.training.fit import fit
+
+    few = training.model_copy(update={"epochs": None, "max_steps": UPDATES, "eval_every": UPDATES, "patience": None})
+    with TemporaryDirectory() as folder:
+        fitted = fit(setup.model, setup.loss, setup.batches, _no_score, few, Path(folder))
+    return fitted.update_seconds or 0.0
+
+
+def _no_score(model: Any) -> dict[str, float]:
+    return {"loss": 0.0, "perplexity": 1.0}
+
+
+def _seconds_of_scoring(scorer: Scorer, model: Any, split: Split) -> float:
+    """What an evaluation takes, from some of its sentences."""
+    seconds = _timed(lambda some: scorer.likelihood(model, split, some), len(split), SENTENCES)
+    if split.source is not None:
+        seconds += _timed(lambda some: scorer.hypotheses(model, split, some), len(split), TRANSLATIONS)
+    return seconds
+
+
+def _timed(work: Callable[[slice], Any], count: int, sample: int) -> float:
+    """The time for `count` sentences, from an evenly spread sample."""
+    every = slice(None, None, max(1, count // sample))
+    began = time.perf_counter()
+    work(every)
+    return (time.perf_counter() - began) * count / len(range(count)[every])

@@ -1,0 +1,87 @@
+"""What a recipe asks to train: the untrained model, the training text in batches, and the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lidstone.corpus.prepared import Prepared
+from lidstone.errors import InputError
+from lidstone.experiment.loss import make_loss
+from lidstone.experiment.scoring import reach_of
+from lidstone.recipe.recipe import Recipe
+from lidstone.training.arguments import first_process_first, process_count, use_bf16
+from lidstone.training.batches import Batches, BatchSize
+
+if TYPE_CHECKING:
+    from lidstone.regularizer.loss import SmoothedLoss
+
+PAD = 1  # the id of padding in our vocabularies, see `pipeline.SPECIALS`
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that `fit` needs besides its settings."""
+
+    model: Any
+    batches: Batches
+    loss: SmoothedLoss
+
+
+def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
+    """Build the model, the batches and the loss of a recipe, with as many CPU threads as it asks for."""
+    import torch
+
+    if recipe.training.threads is not None:
+        torch.set_num_threads(recipe.training.threads)
+    model = make_model(recipe, prepared)
+    batches = make_batches(recipe, prepared, reach_of(model))
+    steps = recipe.training.steps(len(batches), process_count())
+    with first_process_first():
+        loss = make_loss(recipe.regularizer, prepared, steps, linear=_takes_hidden_states(recipe))
+    return Setup(model, batches, loss)
+
+
+def _takes_hidden_states(recipe: Recipe) -> bool:
+    """Whether the loss may take hidden states: our own networks, whose logits are one matrix product, in float32."""
+    import torch
+
+    return recipe.model.kind != "auto" and not use_bf16(recipe.training.precision, torch.cuda.is_available())
+
+
+def make_model(recipe: Recipe, prepared: Prepared) -> Any:
+    """The untrained model, whose weights depend on the seed alone."""
+    import torch
+
+    from lidstone.training.models import build_model
+
+    torch.manual_seed(recipe.training.seed)
+    source = prepared.source.vocabulary.size if prepared.source else None
+    return build_model(
+        recipe.model,
+        prepared.vocab.size,
+        source_vocab_size=source,
+        shared_vocabulary=recipe.tokenizer.shared_vocabulary,
+    )
+
+
+def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -> Batches:
+    """The training text in batches: sentences, blocks or pairs; `reach` is the longest sequence the model reads."""
+    from lidstone.training.batches import block_batches, check_pair_lengths, pair_batches, sentence_batches
+
+    training, eos, split = recipe.training, prepared.vocab.eos, prepared.train
+    size, seed = BatchSize(training.batch_tokens, training.batch_size), training.seed
+    limit = reach or recipe.model.max_positions
+    if split.source is not None:
+        test = prepared.test
+        check_pair_lengths(list(test.source or ()), list(test.target), limit, "test")
+        sources, targets = list(split.source), list(split.target)
+        return pair_batches(sources, targets, eos=eos, pad=PAD, limit=limit, size=size, seed=seed)
+    if training.block_length is None:
+        return sentence_batches(list(split.target), eos=eos, limit=limit, size=size, seed=seed)
+    if training.block_length > limit:
+        raise InputError(
+            f"blocks of {training.block_length} tokens are longer than the model reads, {limit}",
+            hint="set training.block_length lower",
+        )
+    return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed)
