@@ -194,7 +194,7 @@ def test_fingerprints_tell_texts_vocabularies_and_thresholds_apart() -> None:
         ([[1, -1]], 2, "id -1"),
         ([[1, 2**40]], 2, f"id {2**40}"),
         ([[1.0, 2.0]], 2, "sequence of ids, not float64"),
-        (["a b"], 2, "sequence of ids, not <U3"),
+        (["a b"], 2, "a row is text: 'a b'"),
         ([["a", "b"]], 2, "sequence of ids, not <U1"),
         ([[[1, 2]]], 2, r"shape \(1, 2\)"),
         (np.array([1.5, 2.0]), 2, "whole numbers, not float64"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -20,6 +21,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict, sum_children
+from lidstone.text.datasets import check_vocabulary, id_rows, is_packed
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Sources, read_words
@@ -132,13 +134,17 @@ def count(
     order: int,
     *,
     thresholds: Sequence[int] | None = None,
-    append_eos: bool = True,
+    append_eos: bool | None = None,
+    tokenizer: Any = None,
+    column: str | None = None,
 ) -> Counts:
-    """Count the n-grams of orders 1..n in sentences of ids: lists, arrays, or a column of a Hugging Face dataset.
+    """Count the n-grams of orders 1..n in rows of ids: lists, arrays, a Hugging Face data set, or a column of one.
 
-    Each sequence is a sentence and is closed with eos unless it ends with it; eos before it (a model's bos may be the
-    same id) and more of it after the end (padding may be, too) are left out. With `append_eos=False` sequences are
-    blocks of a packed stream, in which eos alone ends a sentence. A single array is one such stream.
+    With `append_eos=True` each row is a sentence and is closed with eos unless it ends with it; eos before it (a
+    model's bos may be the same id) and more of it after the end (padding may be, too) are left out. With
+    `append_eos=False` rows are blocks of a packed stream, in which eos alone ends a sentence. Left open, rows of one
+    length, unpadded and with eos inside are taken for such blocks. A single array is one stream. Rows of text are
+    encoded with `tokenizer`; `column` names the column of a data set, input_ids or text unless given.
 
     >>> count([[2, 1], [2]], Vocabulary(size=3, eos=0), order=1).counts.tolist()
     [2, 1, 2, 2]
@@ -147,7 +153,10 @@ def count(
     if isinstance(sentences, np.ndarray) and sentences.ndim == 1:
         ids = sentences
     else:
-        ids = flatten(sentences, eos=vocab.eos if append_eos else None, padding=vocab.unpredictable)
+        check_vocabulary(vocab)
+        rows = id_rows(sentences, tokenizer, column)
+        closed = not is_packed(rows, vocab) if append_eos is None else append_eos
+        ids = flatten(rows, eos=vocab.eos if closed else None, padding=vocab.unpredictable)
     return count_ids(ids, vocab, order, thresholds=thresholds)
 
 

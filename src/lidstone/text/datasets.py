@@ -1,0 +1,131 @@
+"""Training data as people have it: lists, arrays, Hugging Face datasets, columns of them, text with a tokenizer.
+
+Whatever comes in, rows of ids come out. Three kinds of rows exist:
+
+    whole      a sentence or document per row, perhaps padded; a row ends its sentence
+    packed     the text in blocks of one length, cut anywhere; eos alone ends a sentence
+    documents  several whole documents per row, with their lengths in a column `seq_lengths` (TRL's packing)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+
+if TYPE_CHECKING:
+    from lidstone.text.vocabulary import Vocabulary
+
+Row = NDArray[Any]
+IDS, MASK, LENGTHS = "input_ids", "attention_mask", "seq_lengths"
+_BATCH = 1000  # texts that the tokenizer gets at once
+
+
+def id_rows(data: Any, tokenizer: Any = None, column: str | None = None) -> list[Row]:
+    """The rows of ids of any kind of training data; text is encoded with `tokenizer`.
+
+    >>> [row.tolist() for row in id_rows([{"input_ids": [3, 4, 9], "attention_mask": [1, 1, 0]}, {"input_ids": [5]}])]
+    [[3, 4], [5]]
+    """
+    if isinstance(data, dict):
+        raise InputError(
+            f"a dictionary with {', '.join(map(repr, data))} is not one data set", hint="choose a split: data['train']"
+        )
+    rows = _chosen(data, tokenizer, column)
+    return [part for row in _encoded(rows, tokenizer, column) for part in _ids(row)]
+
+
+def is_packed(rows: Sequence[Row], vocab: Vocabulary) -> bool:
+    """Are these blocks of a packed stream? All of one length (the last may be shorter), unpadded, with eos inside.
+
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> vocab = Vocabulary(size=9, eos=0)
+    >>> is_packed([np.array([3, 0, 4]), np.array([5, 6, 0])], vocab)
+    True
+    >>> is_packed([np.array([3, 4, 0]), np.array([5, 0, 0])], vocab)           # padded with eos
+    False
+    """
+    if len(rows) < 2 or any(row.ndim != 1 or len(row) != len(rows[0]) for row in rows[:-1]):
+        return False
+    if rows[-1].ndim != 1 or len(rows[-1]) > len(rows[0]):
+        return False
+    if any(np.isin(row[-2:], vocab.unpredictable).any() or (row[-2:] == vocab.eos).sum() > 1 for row in rows):
+        return False
+    return any(_eos_inside(row, vocab.eos) for row in rows)
+
+
+def check_vocabulary(vocab: Any) -> None:
+    """Refuse a tokenizer where a vocabulary is needed."""
+    if hasattr(vocab, "get_vocab"):
+        raise InputError(
+            f"{type(vocab).__name__} stands where a vocabulary belongs",
+            hint="ld.Vocabulary.from_tokenizer(tokenizer, size=model.config.vocab_size)",
+        )
+
+
+def _eos_inside(row: Row, eos: int) -> bool:
+    """Does eos stand between words?"""
+    words = np.flatnonzero(row != eos)
+    return bool(len(words)) and bool((row[words[0] : words[-1]] == eos).any())
+
+
+def _chosen(data: Any, tokenizer: Any, column: str | None) -> Iterable[Any]:
+    """The rows of `data`; those of a data set with the columns that matter."""
+    names = getattr(data, "column_names", None)
+    if not isinstance(names, list) or not hasattr(data, "select_columns"):
+        return data
+    if column is None and tokenizer is not None and IDS not in names and "text" in names:
+        column = "text"
+    wanted = column or IDS
+    if wanted not in names:
+        raise InputError(
+            f"the data set has the columns {', '.join(names)}, but no {wanted}",
+            hint="tokenize it first, or name a text column: ld.count(data, ..., tokenizer=tokenizer, column='text')",
+        )
+    kept = [wanted] if column and column != IDS else [name for name in names if name in (IDS, MASK, LENGTHS)]
+    return data.select_columns(kept)
+
+
+def _encoded(rows: Iterable[Any], tokenizer: Any, column: str | None) -> Iterator[Any]:
+    """The rows, texts among them as ids."""
+    texts: list[str] = []
+    for row in rows:
+        value = row.get(column or "text") if isinstance(row, dict) and IDS not in row else row
+        if not isinstance(value, str):
+            yield value if value is not None else row
+            continue
+        if tokenizer is None:
+            raise InputError(
+                f"a row is text: {value[:30]!r}", hint="pass tokenizer=tokenizer, or ids; for words use ld.count_text"
+            )
+        texts.append(value)
+        if len(texts) == _BATCH:
+            yield from tokenizer(texts, add_special_tokens=False)[IDS]
+            texts = []
+    if texts:
+        yield from tokenizer(texts, add_special_tokens=False)[IDS]
+
+
+def _ids(row: Any) -> Iterator[Row]:
+    """The ids of one row, without what its mask hides; one array for each of its documents."""
+    if not isinstance(row, dict):
+        yield _narrow(np.asarray(row))
+        return
+    if IDS not in row:
+        raise InputError(f"a row has {', '.join(map(repr, row))}, but no {IDS}", hint="tokenize the data first")
+    ids = _narrow(np.asarray(row[IDS]))
+    if row.get(MASK) is not None and len(row[MASK]) == len(ids):
+        ids = ids[np.asarray(row[MASK]) != 0]
+    lengths = row.get(LENGTHS)
+    yield from [ids] if lengths is None else np.split(ids, np.cumsum(lengths)[:-1])
+
+
+def _narrow(array: Row) -> Row:
+    """Ids in 32 bits, where they fit."""
+    if array.dtype != np.int64 or not array.size or array.max() > np.iinfo(np.int32).max or array.min() < 0:
+        return array
+    return array.astype(np.int32)
