@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
     from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
+    from lidstone.evaluation.mixture import Mixture
     from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
     from lidstone.ngram.combine.mixing import mix
     from lidstone.ngram.combine.pruning import prune
@@ -58,6 +59,7 @@ _MODULES = {
     "LabelSmoothing": "ngram.smoothers.label_smoothing",
     "LidstoneError": "errors",
     "LinearSmoothedCrossEntropy": "regularizer.linear_loss",
+    "Mixture": "evaluation.mixture",
     "ModifiedKneserNey": "ngram.smoothers.modified_kneser_ney",
     "Report": "report",
     "Schedule": "regularizer.schedule",
@@ -97,6 +99,7 @@ __all__ = [
     "LabelSmoothing",
     "LidstoneError",
     "LinearSmoothedCrossEntropy",
+    "Mixture",
     "ModifiedKneserNey",
     "Report",
     "Schedule",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,8 @@ class SentenceScores:
 
     nll: Floats
     lengths: NDArray[np.int64]
+    token_nll: Floats | None = None
+    """of each token, sentence after sentence; where it was kept"""
 
     @property
     def total(self) -> float:
@@ -88,12 +90,19 @@ def score_sentences(
 ) -> SentenceScores:
     """Score sentences of ids, given without eos, under a causal language model that reads up to `limit` tokens."""
     rows = _stretches(sentences, eos, limit)
-    nll = np.zeros(len(sentences))
-    for batch in length_batches([len(inputs) for _, inputs, _ in rows], tokens=batch_tokens):
-        owners, inputs, labels = zip(*(rows[number] for number in batch), strict=True)
-        np.add.at(nll, list(owners), _row_nll(model, {"input_ids": padded(inputs, eos)}, padded(labels, IGNORED)))
+    lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
+    nll, tokens = np.zeros(len(sentences)), np.zeros(int(lengths.sum()))
+    starts = np.cumsum(lengths) - lengths
+    for batch in length_batches([len(row.inputs) for row in rows], tokens=batch_tokens):
+        chosen = [rows[number] for number in batch]
+        inputs = padded([row.inputs for row in chosen], eos)
+        losses = _losses(model, {"input_ids": inputs}, padded([row.labels for row in chosen], IGNORED))
+        np.add.at(nll, [row.sentence for row in chosen], losses.sum(-1).numpy())
+        for row, values in zip(chosen, losses.numpy(), strict=True):
+            first = starts[row.sentence] + row.start
+            tokens[first + row.new : first + len(row.labels)] = values[row.new : len(row.labels)]
         advance(len(batch))
-    return SentenceScores(nll, np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64))
+    return SentenceScores(nll, lengths, tokens)
 
 
 def score_pairs(
@@ -114,13 +123,24 @@ def score_pairs(
     nll = np.zeros(len(targets))
     for batch in length_batches([len(target) + 1 for target in targets], tokens=batch_tokens):
         inputs, labels = pair_inputs([sources[i] for i in batch], [targets[i] for i in batch], eos, pad)
-        nll[batch] = _row_nll(model, inputs, labels)
+        nll[batch] = _losses(model, inputs, labels).sum(-1).numpy()
         advance(len(batch))
     return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
 
 
-def _stretches(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[tuple[int, Ids, Ids]]:
-    """(sentence, inputs, labels) of every stretch; context that is scored elsewhere is ignored."""
+class _Stretch(NamedTuple):
+    """Part of a sentence that the model reads at once."""
+
+    sentence: int
+    start: int
+    """where in the sentence it begins"""
+    new: int
+    """how many of its first labels are context only, scored elsewhere"""
+    inputs: Ids
+    labels: Ids
+
+
+def _stretches(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[_Stretch]:
     if not len(sentences):
         raise InputError("there is nothing to score: no sentences", hint="give some text")
     found = []
@@ -130,19 +150,18 @@ def _stretches(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[tu
         for start, new, end in pieces(length, limit or length, (limit or 0) // 2):
             labels = whole[start + 1 : end + 1].copy()
             labels[: new - start] = IGNORED
-            found.append((number, whole[start:end], labels))
+            found.append(_Stretch(number, start, new - start, whole[start:end], labels))
     return found
 
 
-def _row_nll(model: Any, inputs: dict[str, NDArray[np.int64]], labels: NDArray[np.int64]) -> Floats:
+def _losses(model: Any, inputs: dict[str, NDArray[np.int64]], labels: NDArray[np.int64]) -> Tensor:
+    """Negative log-likelihoods in float64 on the CPU, zero where the label is ignored; (batch, time)."""
     import torch
 
     device = next(model.parameters()).device
     with evaluating(model):
         logits = model(**{name: torch.from_numpy(array).to(device) for name, array in inputs.items()}).logits
-        losses = _token_nll(logits, torch.from_numpy(labels).to(device))
-    rows: Floats = losses.double().sum(-1).cpu().numpy()
-    return rows
+        return _token_nll(logits, torch.from_numpy(labels).to(device)).double().cpu()
 
 
 def _token_nll(logits: Tensor, labels: Tensor) -> Tensor:

@@ -39,6 +39,8 @@ def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linea
     loss: type[SmoothedLoss] = LinearSmoothedCrossEntropy if linear else SmoothedCrossEntropy
     if regularizer.kind == "none":
         return loss()
+    if regularizer.kind in ("noising", "residual"):  # see `methods`: they change the text, and the model
+        return loss(schedule=schedule)
     if regularizer.kind == "confidence_penalty":
         return ConfidencePenalty(regularizer.strengths[0], schedule=schedule)
     table, counts = make_table(regularizer, prepared)
@@ -87,6 +89,11 @@ def fit_smoother(regularizer: Regularizer, counts: Counts, prepared: Prepared) -
         smoother: Any = JelinekMercer.learn(counts, prepared.valid.target.stream, **parameters)
     else:
         smoother = get_smoother(name, **parameters)
+    return fit_table(name, smoother, counts)
+
+
+def fit_table(name: str, smoother: Any, counts: Counts) -> BackoffTable:
+    """The table of a smoother, taken from the cache where it is there."""
     key = _hash(counts.fingerprint, name, repr(smoother))
     return _kept("tables", key, lambda: smoother.fit(counts))
 

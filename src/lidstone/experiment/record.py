@@ -52,18 +52,26 @@ def method_of(regularizer: Regularizer) -> dict[str, Any]:
     """The method as reports group it."""
     none = regularizer.kind == "none"
     plus, minus = (None, None) if none else regularizer.strengths
-    own = regularizer.smoother is not None
+    own = regularizer.kind == "smoother"
+    no_target = regularizer.kind in ("none", "noising", "residual")
     return {
         "kind": regularizer.kind,
         "smoother": regularizer.smoother,
-        "parameters": regularizer.parameters,
-        "order": regularizer.order if own else None if none else 1,
+        "parameters": {**regularizer.parameters, **_settings(regularizer)},
+        "order": regularizer.order if regularizer.smoother else None if no_target else 1,
         "gamma_plus": plus,
         "gamma_minus": minus,
-        "form": regularizer.form if own else None if none else "exact",
-        "empirical": regularizer.empirical if own else None if none else "token",
+        "form": regularizer.form if own else None if no_target else "exact",
+        "empirical": regularizer.empirical if own else None if no_target else "token",
         "schedule": regularizer.schedule.kind,
     }
+
+
+def _settings(regularizer: Regularizer) -> dict[str, Any]:
+    """What a method has besides its smoother's parameters."""
+    if regularizer.kind == "noising":
+        return {"noise": regularizer.noise}
+    return {"folds": regularizer.folds} if regularizer.folds else {}
 
 
 def versions() -> dict[str, str]:

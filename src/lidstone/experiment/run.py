@@ -18,6 +18,7 @@ from lidstone.corpus.cache import new_folder
 from lidstone.corpus.prepare import prepare_corpus
 from lidstone.corpus.prepared import Prepared
 from lidstone.errors import RunError
+from lidstone.experiment.methods import table_signature
 from lidstone.experiment.record import (
     SCHEMA,
     SENTENCES,
@@ -102,15 +103,16 @@ def train_run(
         description=recipe.regularizer.name,
         tensorboard=folder / "tensorboard" if tensorboard else None,
         resume=resume,
+        noise=setup.noise,
     )
     if process_rank() > 0:
         return Run(folder, {})
     setup.model.eval()
     _save_model(recipe, prepared, folder, setup.model)
-    metrics, sentences = scorer.test(setup.model)
-    record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, metrics)
+    scores = scorer.test(setup.model)
+    record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, scores.metrics) | scores.beside
     record["cost"] |= {"total_seconds": time.perf_counter() - began, "peak_memory_bytes": peak_memory()}
-    write_record(folder, record, sentences)
+    write_record(folder, record, scores.sentences)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return Run(folder, record)
 
@@ -165,7 +167,7 @@ def _record(
             "vocabulary_size": prepared.vocab.size,
             "test_sentences": len(prepared.test),
             "model_parameters": parameter_count(model),
-            "table": loss.signature.get("table"),
+            "table": table_signature(model) or loss.signature.get("table"),
             "metric": metrics.get("bleu_signature", "perplexity per token"),
             "processes": process_count(),
         },

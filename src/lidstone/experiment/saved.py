@@ -3,6 +3,7 @@
 model/  config.json  model.safetensors  ...      what `from_pretrained` of transformers reads
         lidstone.json                            the task and how to search
         target.json, source.json                 from text to ids and back
+        residual.json, residual.safetensors      the n-gram table of a model that was trained as its residual
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from lidstone.corpus.pipeline import TextPipeline
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.evaluation.beam import Beam
+from lidstone.experiment.methods import load_residual, save_residual
 
 _BEAM_KEYS = {
     "beams": "beam",
@@ -40,6 +42,7 @@ class SavedModel:
     def save(self, folder: Path) -> None:
         """Write everything into a folder."""
         self.model.save_pretrained(folder)
+        save_residual(self.model, folder)
         for side, pipeline in (("target", self.target), ("source", self.source)):
             if pipeline is not None:
                 if pipeline.checkpoint is not None:
@@ -85,11 +88,13 @@ def _ours(folder: Path) -> SavedModel:
     from lidstone.training.models import load_model
 
     facts = _read(folder / "lidstone.json")
+    model = load_model(folder)
+    load_residual(model, folder)
     sides = {side: _pipeline(folder, side) for side in ("target", "source")}
     if sides["target"] is None:
         raise FileFormatError(f"{folder} has no target.json", hint="copy the whole model folder")
     beam = Beam(**{_BEAM_KEYS[key]: value for key, value in facts["beam"].items()})
-    return SavedModel(facts["task"], load_model(folder), sides["target"], sides["source"], beam, str(facts["name"]))
+    return SavedModel(facts["task"], model, sides["target"], sides["source"], beam, str(facts["name"]))
 
 
 def _foreign(folder: Path) -> SavedModel:

@@ -25,6 +25,18 @@ def reach_of(model: Any) -> int | None:
 
 
 @dataclass(frozen=True)
+class RunScores:
+    """What a run records of its test."""
+
+    metrics: dict[str, Any]
+    """of the network"""
+    sentences: dict[str, Any]
+    """by sentence; nothing that has the corpus's text"""
+    beside: dict[str, Any]
+    """language models: the scores of the n-gram model and of the mixture, under `ngram` and `mixture`"""
+
+
+@dataclass(frozen=True)
 class Scorer:
     """Scores models on the splits of one corpus."""
 
@@ -43,19 +55,32 @@ class Scorer:
 
         return score
 
-    def test(self, model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Metrics on the test part, and what is kept of each of its sentences: nothing that has the corpus's text."""
+    def test(self, model: Any) -> RunScores:
+        """Score the test part; a language model's n-gram model and their mixture as well."""
         split = self.prepared.test
         scores = self.likelihood(model, split, show=True)
         metrics = scores.summary(int(split.words.sum()))
         kept: dict[str, Any] = {"nll": scores.nll.round(4).tolist(), "tokens": scores.lengths.tolist()}
-        if self.recipe.task == "mt":
+        beside: dict[str, Any] = {}
+        if self.recipe.task == "lm":
+            beside, more = self.beside_ngram(model, scores)
+            kept |= more
+        else:
             from lidstone.evaluation.translation import bleu_statistics
 
             hypotheses = self.hypotheses(model, split, show=True)
             metrics |= translation_metrics(hypotheses, split.references)
             kept |= {"hypotheses": hypotheses, "bleu_statistics": bleu_statistics(hypotheses, split.references)}
-        return metrics, kept
+        return RunScores(metrics, kept, beside)
+
+    def beside_ngram(self, model: Any, test: SentenceScores) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The n-gram model of the training text and the mixture: for `run.json`, and for the sentence file."""
+        from lidstone.experiment.ngram_scoring import choose_ngram, compare_with_ngram
+
+        choice = choose_ngram(self.prepared, self.recipe.evaluation.ngram_orders)
+        if choice is None:
+            return {}, {}
+        return compare_with_ngram(self.prepared, choice, self.likelihood(model, self.prepared.valid), test)
 
     def likelihood(self, model: Any, split: Split, every: slice = slice(None), show: bool = False) -> SentenceScores:
         """Negative log-likelihoods of the sentences of a split, or of every n-th."""

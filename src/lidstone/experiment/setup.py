@@ -1,13 +1,16 @@
-"""What a recipe asks to train: the untrained model, the training text in batches, and the loss."""
+"""What a recipe asks to train: the untrained model, the training text in batches, the loss, and the noise."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lidstone.corpus.prepared import Prepared
 from lidstone.errors import InputError
 from lidstone.experiment.loss import make_loss
+from lidstone.experiment.methods import attach_residual, make_noise, training_folds
 from lidstone.experiment.scoring import reach_of
 from lidstone.recipe.recipe import Recipe
 from lidstone.training.arguments import first_process_first, process_count, use_bf16
@@ -15,6 +18,7 @@ from lidstone.training.batches import Batches, BatchSize
 
 if TYPE_CHECKING:
     from lidstone.regularizer.loss import SmoothedLoss
+    from lidstone.training.noising import Noising
 
 PAD = 1  # the id of padding in our vocabularies, see `pipeline.SPECIALS`
 
@@ -26,26 +30,32 @@ class Setup:
     model: Any
     batches: Batches
     loss: SmoothedLoss
+    noise: Noising | None = None
 
 
 def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
-    """Build the model, the batches and the loss of a recipe, with as many CPU threads as it asks for."""
+    """Build the model, the batches, the loss and the noise of a recipe, with as many CPU threads as it asks for."""
     import torch
 
     if recipe.training.threads is not None:
         torch.set_num_threads(recipe.training.threads)
     model = make_model(recipe, prepared)
+    with first_process_first():
+        attach_residual(recipe.regularizer, prepared, model)
+        noise = make_noise(recipe.regularizer, prepared, PAD)
     batches = make_batches(recipe, prepared, reach_of(model))
     steps = recipe.training.steps(len(batches), process_count())
     with first_process_first():
         loss = make_loss(recipe.regularizer, prepared, steps, linear=_takes_hidden_states(recipe))
-    return Setup(model, batches, loss)
+    return Setup(model, batches, loss, noise)
 
 
 def _takes_hidden_states(recipe: Recipe) -> bool:
     """Whether the loss may take hidden states: our own networks, whose logits are one matrix product, in float32."""
     import torch
 
+    if recipe.regularizer.kind == "residual":  # it is added to logits
+        return False
     return recipe.model.kind != "auto" and not use_bf16(recipe.training.precision, torch.cuda.is_available())
 
 
@@ -77,11 +87,13 @@ def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -
         check_pair_lengths(list(test.source or ()), list(test.target), limit, "test")
         sources, targets = list(split.source), list(split.target)
         return pair_batches(sources, targets, eos=eos, pad=PAD, limit=limit, size=size, seed=seed)
+    folds = training_folds(recipe.regularizer, split)
     if training.block_length is None:
-        return sentence_batches(list(split.target), eos=eos, limit=limit, size=size, seed=seed)
+        return sentence_batches(list(split.target), eos=eos, limit=limit, size=size, seed=seed, folds=folds)
     if training.block_length > limit:
         raise InputError(
             f"blocks of {training.block_length} tokens are longer than the model reads, {limit}",
             hint="set training.block_length lower",
         )
-    return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed)
+    folds = None if folds is None else np.repeat(folds, split.target.lengths)
+    return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed, folds=folds)

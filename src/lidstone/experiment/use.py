@@ -9,6 +9,7 @@ from typing import Any
 from lidstone.errors import InputError
 from lidstone.evaluation.beam import Beam, translate_ids
 from lidstone.evaluation.perplexity import score_sentences
+from lidstone.experiment.methods import generating
 from lidstone.experiment.saved import SavedModel
 from lidstone.experiment.scoring import reach_of, translation_metrics
 from lidstone.progress import progress_bar
@@ -93,8 +94,9 @@ def continue_prompt(
             hint="give a shorter prompt",
         )
     torch.manual_seed(seed)
-    with torch.inference_mode():
+    with torch.inference_mode(), generating(saved.model) as processors:
         output = saved.model.generate(
+            logits_processor=processors,
             input_ids=torch.tensor([ids], device=saved.model.device),
             attention_mask=torch.ones(1, len(ids), dtype=torch.long, device=saved.model.device),
             do_sample=True,

@@ -216,6 +216,8 @@ def _contradictions(recipe: Recipe) -> list[str]:
         ),
         f"model.width: {model.width} cannot be split over {model.heads} heads": model.width % model.heads > 0,
         "methods: two have the same name": len(set(names)) < len(names),
+        "regularizer.kind: the residual is for language models": recipe.task == "mt"
+        and any(method.kind == "residual" for method in (recipe.regularizer, *recipe.methods)),
         "model.checkpoint: kind auto needs one": model.kind == "auto" and model.checkpoint is None,
         "tokenizer.kind: checkpoint needs model.kind auto": (
             recipe.tokenizer.kind == "checkpoint" and model.kind != "auto"

@@ -121,16 +121,21 @@ class Schedule(Section):
         return StrengthSchedule(self.kind, end=self.final, share=min(1.0, self.steps / steps) if self.steps else 1.0)
 
 
-Baseline = Literal["none", "smoother", "label_smoothing", "unigram_label_smoothing", "confidence_penalty"]
+Baseline = Literal[
+    "none", "smoother", "label_smoothing", "unigram_label_smoothing", "confidence_penalty", "noising", "residual"
+]
 
 
 class Regularizer(Section):
     """What is added to the cross-entropy: a smoother turned regularizer, or a baseline one would use instead."""
 
+    LATER = frozenset({"noise", "folds"})
+
     name: str = ""
     """The label in tables; by default the smoother or the kind."""
     kind: Baseline = "none"
-    """smoother is implied by `smoother:`; the others are baselines with the strength gamma."""
+    """smoother is implied by `smoother:`; the others are baselines with the strength gamma. residual adds gamma times
+    the log-probabilities of a smoother to the logits; noising replaces tokens of the training text."""
     smoother: str | None = None
     """Name of a smoother, such as jelinek-mercer; null for none."""
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -148,6 +153,10 @@ class Regularizer(Section):
     empirical: Literal["token", "ngram"] = "token"
     """What the smoothed distribution is compared with: the token at hand, or the n-gram frequencies."""
     schedule: Schedule = Schedule()
+    noise: Literal["blank", "unigram", "kneser-ney"] = "kneser-ney"
+    """noising: what inputs are replaced with; kneser-ney replaces targets, too."""
+    folds: Annotated[int, Field(ge=2)] | None = None
+    """residual: each training sentence meets a table that was fitted without its fold; null: the whole table."""
 
     @property
     def strengths(self) -> tuple[float, float]:
@@ -162,7 +171,7 @@ class Regularizer(Section):
         if not isinstance(values, dict):
             return values
         kind = str(values.get("kind") or ("smoother" if values.get("smoother") else "none")).replace("-", "_")
-        label = values.get("smoother") or kind.replace("_", "-")
+        label = values.get("smoother") if kind == "smoother" else kind.replace("_", "-")
         return {**values, "kind": kind, "name": values.get("name") or label}
 
     @model_validator(mode="after")
@@ -170,12 +179,16 @@ class Regularizer(Section):
         one_by_one = (self.gamma_plus, self.gamma_minus)
         if self.gamma is not None and one_by_one != (None, None):
             raise ValueError("give either gamma or gamma_plus and gamma_minus")
-        if (self.kind == "smoother") != (self.smoother is not None):
+        if (self.kind in ("smoother", "residual")) != (self.smoother is not None):
             raise ValueError(f"kind {self.kind} and smoother {self.smoother} contradict each other")
         if self.kind == "smoother" and self.gamma is None and None in one_by_one:
             raise ValueError("a smoother needs gamma, or both gamma_plus and gamma_minus")
         if self.kind not in ("none", "smoother") and self.gamma is None:
             raise ValueError(f"{self.kind} needs gamma")
+        if self.kind == "residual" and not self.gamma:
+            raise ValueError("a residual needs gamma above 0")
+        if self.kind == "noising" and not 0 <= (self.gamma or 0) <= 1:
+            raise ValueError(f"gamma is {self.gamma}, but noising needs a probability from 0 to 1")
         if self.kind == "smoother" and self.form == "exact" and self.strengths[1] > 1:
             raise ValueError(f"gamma_minus is {self.strengths[1]}, but the exact form allows 0 to 1")
         if self.smoother is not None:
@@ -188,10 +201,14 @@ class Regularizer(Section):
 class Evaluation(Beam):
     """How a trained model is scored."""
 
+    LATER = frozenset({"ngram_orders"})
+
     metric: Metric = "perplexity"
     """What early stopping and model choice look at, on the validation text."""
     valid_limit: Positive | None = None
     """Early stopping looks at the first so many validation sentences only; null: at all."""
+    ngram_orders: tuple[Annotated[int, Field(ge=1, le=8)], ...] = (2, 3, 4, 5)
+    """Language models: n-gram models of the training text to score beside the network; empty: none."""
 
 
 class Sweep(Section):

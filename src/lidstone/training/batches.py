@@ -74,8 +74,12 @@ def shuffled_batches(
     return [order[group] for group in length_batches(lengths[order], tokens=size.tokens, size=size.sequences)]
 
 
-def sentence_batches(sentences: Sequence[Ids], *, eos: int, limit: int, size: BatchSize, seed: int) -> Batches:
+def sentence_batches(
+    sentences: Sequence[Ids], *, eos: int, limit: int, size: BatchSize, seed: int, folds: Ids | None = None
+) -> Batches:
     """One sequence per sentence, which is given without eos; `limit` is the longest that the model reads.
+
+    `folds` numbers the sentences; then batches hold the number of each label, under `folds`.
 
     >>> batch = sentence_batches([np.array([5, 6])], eos=2, limit=8, size=BatchSize(tokens=8), seed=1)[0]
     >>> batch["input_ids"].tolist(), batch["labels"].tolist()
@@ -86,30 +90,43 @@ def sentence_batches(sentences: Sequence[Ids], *, eos: int, limit: int, size: Ba
         for sentence in sentences
         for start, _, end in pieces(len(sentence) + 1, limit, overlap=0)
     ]
-    return _row_batches(rows, eos, size, seed)
+    marks = None
+    if folds is not None:
+        marks = [
+            np.full(end - start, fold)
+            for sentence, fold in zip(sentences, folds, strict=True)
+            for start, _, end in pieces(len(sentence) + 1, limit, overlap=0)
+        ]
+    return _row_batches(rows, eos, size, seed, marks)
 
 
-def block_batches(stream: Ids, *, eos: int, block: int, size: BatchSize, seed: int) -> Batches:
-    """One sequence per block of a packed text in which every sentence ends with eos.
+def block_batches(
+    stream: Ids, *, eos: int, block: int, size: BatchSize, seed: int, folds: Ids | None = None
+) -> Batches:
+    """One sequence per block of a packed text in which every sentence ends with eos; `folds` numbers its tokens.
 
     >>> batches = block_batches(np.array([5, 6, 2, 7, 2]), eos=2, block=3, size=BatchSize(tokens=6), seed=1)
     >>> sorted(batches[0]["labels"].tolist())
     [[5, 6, 2], [7, 2, -100]]
     """
     whole = np.concatenate([[eos], stream])
-    rows = [whole[start : start + block + 1] for start in range(0, len(stream), block)]
-    return _row_batches(rows, eos, size, seed)
+    starts = range(0, len(stream), block)
+    rows = [whole[start : start + block + 1] for start in starts]
+    marks = None if folds is None else [folds[start : start + block] for start in starts]
+    return _row_batches(rows, eos, size, seed, marks)
 
 
-def _row_batches(rows: Sequence[Ids], eos: int, size: BatchSize, seed: int) -> Batches:
-    """Batches of rows whose labels are the inputs moved by one."""
+def _row_batches(rows: Sequence[Ids], eos: int, size: BatchSize, seed: int, marks: Sequence[Ids] | None) -> Batches:
+    """Batches of rows whose labels are the inputs moved by one; `marks` are the folds of the labels."""
     if not rows:
         raise InputError("there is no training text", hint="check the files and the filters of the corpus")
 
     def make(group: NDArray[np.int64]) -> Arrays:
         chosen = [rows[number] for number in group]
         labels = padded([row[1:] for row in chosen], IGNORED)
-        return {"input_ids": padded([row[:-1] for row in chosen], eos), "labels": labels, "shift_labels": labels}
+        folds = {} if marks is None else {"folds": padded([marks[number] for number in group], 0)}
+        inputs = padded([row[:-1] for row in chosen], eos)
+        return {"input_ids": inputs, "labels": labels, "shift_labels": labels, **folds}
 
     lengths = np.array([len(row) - 1 for row in rows])
     return Batches(shuffled_batches(lengths, size, seed), make)

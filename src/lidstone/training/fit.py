@@ -20,7 +20,7 @@ from lidstone.training.settings import Metric, Training
 
 if TYPE_CHECKING:
     from lidstone.regularizer.loss import SmoothedLoss
-    from lidstone.training.trainer import Scores
+    from lidstone.training.trainer import Noise, Scores
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,12 @@ def fit(
     description: str = "training",
     tensorboard: Path | None = None,
     resume: bool = False,
+    noise: Noise | None = None,
 ) -> Fitted:
     """Train `model`; checkpoints go to `folder`. Afterwards the model holds the weights that scored best by `metric`.
 
-    `description` stands before the progress bar; `tensorboard` is a folder for TensorBoard's files.
+    `description` stands before the progress bar; `tensorboard` is a folder for TensorBoard's files. `noise(batch,
+    strength)` changes the batches of training, see `training.noising`.
     """
     from lidstone.training.arguments import training_arguments
     from lidstone.training.trainer import Bar, StepClock
@@ -62,6 +64,7 @@ def fit(
     clock, bar = StepClock(), Bar(description)
     arguments = training_arguments(settings, len(batches), folder, metric=metric, tensorboard=tensorboard)
     trainer = _trainer(model, loss, batches, score, settings, arguments, [clock, bar])
+    trainer.noise = noise
     found = last_checkpoint(folder) if resume else None
     if found is not None and found.finished:
         _load_weights(model, found.best)

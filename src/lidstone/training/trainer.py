@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from lidstone.errors import RunError
 from lidstone.progress import progress_bar
 from lidstone.training.checkpoints import write_errors
 from lidstone.training.mixin import SmoothedLossMixin
+from lidstone.training.residual import NAME as RESIDUAL
 
 Scores = Mapping[str, float]
+Noise = Callable[[dict[str, Any], float], dict[str, Any]]
 
 
 class PipelineTrainer(SmoothedLossMixin, Trainer):
@@ -37,6 +40,8 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
         """`rate(step, steps)` is the factor on the learning rate."""
         super().__init__(*args, data_collator=_only, **kwargs)
         self.score, self.rate = score, rate
+        self.noise: Noise | None = None
+        """`noise(batch, strength)` changes the batches of training"""
         self.tokens = 0
         self.seconds_before = 0.0
         self.began = time.perf_counter()
@@ -50,13 +55,34 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """As the base class, but a loss that is not finite ends the training before it can spoil the weights."""
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        inputs = dict(inputs)
+        with self._folds(inputs.pop("folds", None)):
+            loss = super().training_step(model, self._noised(inputs), num_items_in_batch)
         if not math.isfinite(loss.item()):
             raise RunError(
                 f"the loss is {loss.item()} at step {self.state.global_step + 1}",
                 hint="lower training.learning_rate or set training.clip; the last good checkpoint is kept",
             )
         return loss
+
+    def _noised(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        if self.noise is None:
+            return inputs
+        strength = self.smoothed_loss.schedule(self.state.global_step / max(self.state.max_steps, 1))
+        return self.noise(inputs, strength)
+
+    @contextmanager
+    def _folds(self, folds: Any) -> Iterator[None]:
+        """Let the residual of the model, if it has one, see the folds of a training batch."""
+        residual = getattr(self.model, RESIDUAL, None)
+        if residual is None:
+            yield
+            return
+        residual.fold_of = None if folds is None else folds.to(self.model.device)
+        try:
+            yield
+        finally:
+            residual.fold_of = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """As the base class, counting tokens."""

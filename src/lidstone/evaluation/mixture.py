@@ -1,0 +1,180 @@
+"""The mixture of a network and an n-gram model of the same text, mixed at test time.
+
+    p(y | x) = (1 - weight) q(y | x) + weight p~(y | h)
+
+q is the network, which reads the whole sentence before y; p~ the n-gram model, which reads the last n-1 words h. One
+weight serves all positions; expectation-maximization finds the best one on validation text. Scoring text needs two
+numbers per token and no whole rows; `log_rows` and the logits processor give whole rows, which sum to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.evaluation.inference import evaluating
+from lidstone.evaluation.perplexity import Floats, SentenceScores, score_sentences
+from lidstone.text.sequences import Ids
+from lidstone.text.windows import boundaries
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import LogitsProcessorList
+
+    from lidstone.ngram.table import BackoffTable
+
+ROUNDS, CLOSE = 1000, 1e-7
+
+
+class ThreeScores(NamedTuple):
+    """The same sentences under the network, the n-gram model and their mixture."""
+
+    network: SentenceScores
+    ngram: SentenceScores
+    mixture: SentenceScores
+
+
+def mixture_weight(network: Floats, ngram: Floats) -> float:
+    """The weight of the n-gram model that makes a text most probable, by expectation-maximization.
+
+    Both are negative log-likelihoods of the same tokens. Each round sets the weight to the mean posterior probability
+    that a token came from the n-gram model; the likelihood is concave in the weight, so there is one maximum.
+
+    >>> one_each = np.log([2.0, 4.0]), np.log([4.0, 2.0])      # each model is the better one for one of two tokens
+    >>> round(mixture_weight(*one_each), 6)
+    0.5
+    """
+    if len(network) != len(ngram) or not len(network):
+        raise InputError(
+            f"{len(network)} scores of the network and {len(ngram)} of the n-gram model cannot be mixed",
+            hint="score the same tokens with both",
+        )
+    ratio = np.exp(np.clip(ngram - network, -700, 700))  # q / p~
+    weight = 0.5
+    for _ in range(ROUNDS):
+        before, weight = weight, float((weight / (weight + (1 - weight) * ratio)).mean())
+        if abs(weight - before) < CLOSE:
+            break
+    return weight
+
+
+def mixed_nll(network: Floats, ngram: Floats, weight: float) -> Floats:
+    """Negative log-likelihoods of the mixture.
+
+    >>> np.exp(-mixed_nll(np.log([2.0]), np.log([4.0]), weight=0.5)).tolist()      # (1/2 + 1/4) / 2
+    [0.375]
+    """
+    with np.errstate(divide="ignore"):
+        return -np.logaddexp(np.log1p(-weight) - network, np.log(weight) - ngram)
+
+
+def mix_scores(network: SentenceScores, ngram: Floats, weight: float) -> ThreeScores:
+    """The three scores of sentences whose tokens were scored by both models."""
+    assert network.token_nll is not None
+    mixed = mixed_nll(network.token_nll, ngram, weight)
+    return ThreeScores(network, *(_by_sentence(values, network.lengths) for values in (ngram, mixed)))
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A causal language model and an n-gram table over the same vocabulary, mixed with one weight.
+
+    mixture = Mixture(model, table).fit(valid)              # the weight by EM on sentences of ids
+    mixture.score(test).mixture.perplexity
+    model.generate(ids, logits_processor=mixture.logits_processor(), do_sample=True)
+    """
+
+    model: Any
+    """a model of transformers, or anything that gives `.logits`"""
+    table: BackoffTable
+    weight: float = 0.5
+    """of the n-gram model, from 0 to 1"""
+    limit: int | None = None
+    """the longest sequence that the model reads; by default what its configuration says"""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.weight <= 1:
+            raise InputError(f"the weight of a mixture is {self.weight}", hint="give a weight from 0 to 1, or call fit")
+
+    def fit(self, valid: Sequence[Ids]) -> Mixture:
+        """The same mixture with the weight that fits sentences of validation text best; ids without eos."""
+        network, ngram = self._both(valid)
+        assert network.token_nll is not None
+        return replace(self, weight=mixture_weight(network.token_nll, ngram))
+
+    def score(self, sentences: Sequence[Ids]) -> ThreeScores:
+        """Score sentences of ids, given without eos, under the network, the n-gram model and the mixture."""
+        return mix_scores(*self._both(sentences), self.weight)
+
+    def log_rows(self, input_ids: Tensor) -> Tensor:
+        """Log of the mixed distribution after every position of `input_ids` (batch, time): (batch, time, V) float64."""
+        with evaluating(self.model):
+            logits = self.model(input_ids=input_ids).logits
+            self._check_size(logits.shape[-1])
+            histories = [self.history(row[: end + 1]) for row in input_ids.tolist() for end in range(len(row))]
+            return self._mix(logits.flatten(0, 1), histories).view(logits.shape)
+
+    def logits_processor(self) -> LogitsProcessorList:
+        """For `model.generate(logits_processor=...)`: each step draws from the mixture."""
+        from transformers import LogitsProcessorList
+
+        return LogitsProcessorList([self.process])
+
+    def process(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Logits of the next token (batch, V) as logarithms of the mixed probabilities, in the type of `scores`."""
+        self._check_size(scores.shape[-1])
+        return self._mix(scores, [self.history(row) for row in input_ids.tolist()]).to(scores.dtype)
+
+    def history(self, tokens: Sequence[int]) -> list[int]:
+        """What the n-gram model reads of the tokens so far: the last n-1, not beyond a sentence start."""
+        recent: list[int] = []
+        for token in reversed(tokens[max(len(tokens) - self.table.order + 1, 0) :]):
+            if self._boundary[token]:
+                return [self.table.vocab.bos, *recent]
+            recent.insert(0, token)
+        return recent
+
+    @cached_property
+    def _boundary(self) -> NDArray[np.bool_]:
+        return boundaries(self.table.vocab)
+
+    def _both(self, sentences: Sequence[Ids]) -> tuple[SentenceScores, Floats]:
+        eos = self.table.vocab.eos
+        if eos is None:
+            raise InputError("a mixture needs the end of a sentence", hint="give the vocabulary eos=")
+        reach = self.limit or getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
+        network = score_sentences(self.model, sentences, eos=eos, limit=reach)
+        return network, ngram_nll(self.table, sentences)
+
+    def _mix(self, logits: Tensor, histories: Sequence[Sequence[int]]) -> Tensor:
+        import torch
+
+        network = torch.log_softmax(logits.double(), -1)
+        ngram = torch.from_numpy(self.table.prob(histories)).to(logits.device).log()
+        share = torch.tensor([1 - self.weight, self.weight], dtype=torch.float64, device=logits.device).log()
+        return torch.logaddexp(network + share[0], ngram + share[1])
+
+    def _check_size(self, size: int) -> None:
+        if size != self.table.vocab.size:
+            raise VocabularyMismatch(
+                f"the table has {self.table.vocab.size} ids, the model {size}",
+                hint="count and fit with the model's own tokenizer",
+            )
+
+
+def ngram_nll(table: BackoffTable, sentences: Sequence[Ids]) -> Floats:
+    """Negative log-likelihood of every token under an n-gram model; ids without eos, whose end is scored too."""
+    end = np.array([table.vocab.eos], dtype=np.int64)
+    stream = np.concatenate([part for sentence in sentences for part in (np.asarray(sentence), end)])
+    return -table.token_logprobs(stream)
+
+
+def _by_sentence(values: Floats, lengths: NDArray[np.int64]) -> SentenceScores:
+    starts = np.cumsum(lengths) - lengths
+    return SentenceScores(np.add.reduceat(values, starts), lengths, values)

@@ -1,0 +1,152 @@
+"""The n-gram model and the mixture in every run; noising and the residual from the recipe to the saved model."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import lm_values, recipe, write_texts
+
+import lidstone as ld
+from lidstone.corpus.prepare import prepare_corpus
+from lidstone.errors import RecipeError
+from lidstone.evaluation.perplexity import score_sentences
+from lidstone.experiment.methods import fold_tables, residual_of, training_folds
+from lidstone.experiment.ngram_scoring import choose_ngram, fit_ngram
+from lidstone.experiment.run import train
+from lidstone.experiment.saved import load_saved
+from lidstone.experiment.setup import make_batches
+from lidstone.experiment.use import continue_prompt
+
+RESIDUAL = {"kind": "residual", "smoother": "witten-bell", "order": 3, "gamma": 0.5}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    return write_texts(tmp_path)
+
+
+def run_of(files, tmp_path, regularizer, **training):
+    values = {**lm_values(files, **training), "regularizer": regularizer}
+    return train(recipe(values), tmp_path / "runs"), recipe(values)
+
+
+def test_a_run_keeps_the_ngram_model_and_the_mixture(files, tmp_path):
+    run, used = run_of(files, tmp_path, {})
+    prepared = prepare_corpus(used)
+    ngram, mixture = run.record["ngram"], run.record["mixture"]
+    assert ngram["order"] == int(min(ngram["valid_by_order"], key=ngram["valid_by_order"].get))
+    table = fit_ngram(prepared, ngram["order"])
+    assert ngram["test"]["perplexity"] == pytest.approx(table.perplexity(prepared.test.target.stream).value)
+    mixed = ld.Mixture(load_saved(run.folder).model, table).fit(list(prepared.valid.target))
+    assert mixture["weight"] == pytest.approx(mixed.weight, abs=1e-6)
+    scores = mixed.score(list(prepared.test.target))
+    assert mixture["test"]["perplexity"] == pytest.approx(scores.mixture.perplexity, rel=1e-6)
+    assert run.record["metrics"]["test"]["perplexity"] == pytest.approx(scores.network.perplexity, rel=1e-6)
+    valid = (mixture["valid"], ngram["valid"], run.record["metrics"]["valid"])
+    assert valid[0]["perplexity"] <= min(part["perplexity"] for part in valid[1:]) + 1e-6
+    kept = json.loads(gzip.decompress((run.folder / "sentences.json.gz").read_bytes()))
+    for name, found in (("nll", scores.network), ("ngram_nll", scores.ngram), ("mixture_nll", scores.mixture)):
+        np.testing.assert_allclose(kept[name], found.nll, atol=1e-4)
+
+
+def test_orders_are_a_choice_and_do_not_name_the_run(files, tmp_path):
+    plain = recipe(lm_values(files))
+    assert "ngram_orders" not in plain.to_dict()["evaluation"]
+    none = recipe({**lm_values(files), "evaluation": {"ngram_orders": []}})
+    assert choose_ngram(prepare_corpus(none), none.evaluation.ngram_orders) is None
+    assert "folds" not in plain.to_dict()["regularizer"]
+    assert "noise" not in plain.to_dict()["regularizer"]
+
+
+def test_noise_changes_training_and_nothing_else(files, tmp_path):
+    noised, used = run_of(files, tmp_path, {"kind": "noising", "noise": "unigram", "gamma": 0.3})
+    plain, _ = run_of(files, tmp_path, {})
+    assert noised.record["method"]["parameters"] == {"noise": "unigram"}
+    assert noised.record["method"]["form"] is None
+    assert noised.record["curve"][0]["train_nll"] != plain.record["curve"][0]["train_nll"]
+    model, prepared = load_saved(noised.folder).model, prepare_corpus(used)
+    again = score_sentences(model, list(prepared.test.target), eos=2, limit=16)
+    assert again.perplexity == pytest.approx(noised.record["metrics"]["test"]["perplexity"])
+
+
+def test_a_resumed_training_sees_the_same_noise(files, tmp_path):
+    values = {**lm_values(files), "regularizer": {"kind": "noising", "gamma": 0.5}}
+    whole = train(recipe(values), tmp_path / "whole")
+
+    def stop(scores):
+        stop.calls = getattr(stop, "calls", 0) + 1
+        if stop.calls == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe(values), tmp_path / "cut", watch=stop)
+    resumed = train(recipe(values), tmp_path / "cut", resume=True)
+    assert resumed.record["metrics"] == whole.record["metrics"]
+
+
+@pytest.mark.parametrize("training", [{}, {"block_length": 8}])
+def test_a_residual_is_saved_with_its_table(files, tmp_path, training):
+    run, used = run_of(files, tmp_path, {**RESIDUAL, "folds": 3}, **training)
+    saved, prepared = load_saved(run.folder), prepare_corpus(used)
+    assert residual_of(saved.model).alpha == 0.5
+    again = score_sentences(saved.model, list(prepared.test.target), eos=2, limit=16)
+    assert again.perplexity == pytest.approx(run.record["metrics"]["test"]["perplexity"])
+    assert run.record["signature"]["table"]["smoother"] == "witten-bell"
+    assert run.record["method"]["parameters"] == {"folds": 3}
+    assert len(continue_prompt(saved, number=2, limit=5)) == 2
+
+
+def test_a_residual_generates_what_it_scores(files, tmp_path):
+    """Greedy generation with a cache chooses the best word of the whole model at every step."""
+    from lidstone.experiment.methods import generating
+
+    run, _ = run_of(files, tmp_path, RESIDUAL)
+    model, ids = load_saved(run.folder).model, torch.tensor([[2]])
+    with generating(model) as processors:
+        made = model.generate(ids, logits_processor=processors, do_sample=False, max_new_tokens=6, pad_token_id=2)
+    for end in range(1, made.shape[1]):
+        with torch.no_grad():
+            assert model(input_ids=made[:, :end]).logits[0, -1].argmax() == made[0, end]
+
+
+def test_no_table_has_seen_the_sentences_of_its_fold(files):
+    used = recipe({**lm_values(files), "regularizer": {**RESIDUAL, "folds": 4}})
+    prepared = prepare_corpus(used)
+    folds = training_folds(used.regularizer, prepared.train)
+    sentences = list(prepared.train.target)
+    for number, table in enumerate(fold_tables(used.regularizer, prepared)):
+        rest = [sentence for sentence, fold in zip(sentences, folds, strict=True) if fold != number]
+        expected = ld.WittenBell().fit(ld.count(rest, prepared.vocab, order=3))
+        np.testing.assert_array_equal(table.rows, expected.rows)
+
+
+@pytest.mark.parametrize("block", [None, 8])
+def test_batches_know_the_fold_of_every_label(files, block):
+    used = recipe({**lm_values(files, block_length=block), "regularizer": {**RESIDUAL, "folds": 4}})
+    prepared = prepare_corpus(used)
+    folds = training_folds(used.regularizer, prepared.train)
+    expected = sorted(zip(prepared.train.target.stream, np.repeat(folds, prepared.train.target.lengths), strict=True))
+    found = []
+    for batch in make_batches(used, prepared):
+        counted = batch["labels"] != -100
+        found += zip(batch["labels"][counted].tolist(), batch["folds"][counted].tolist(), strict=True)
+    assert sorted(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "message"),
+    [
+        ({"kind": "residual", "gamma": 0.5}, "contradict"),
+        ({**RESIDUAL, "gamma": 0.0}, "above 0"),
+        ({"kind": "noising"}, "needs gamma"),
+        ({"kind": "noising", "gamma": 1.5}, "probability"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(files, regularizer, message):
+    with pytest.raises(RecipeError, match=message):
+        recipe({**lm_values(files), "regularizer": regularizer})
