@@ -25,7 +25,7 @@ def count(
         list[int] | None,
         typer.Option(help="Drop n-grams that occur this often or less: one per order, lowest first."),
     ] = None,
-    vocab: Annotated[Path | None, typer.Option(help="A file with one word per line; all others become <unk>.")] = None,
+    vocab: Annotated[Path | None, typer.Option(help="One word per line, or counts: all others become <unk>.")] = None,
     memory: Annotated[str | None, typer.Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
     temporary: Annotated[
         Path | None, typer.Option(help="The folder for temporary files; beside the output unless given.")
@@ -50,7 +50,7 @@ def count(
     else:
         counts = _count_on_disk(inputs, order, words, threshold, output, memory, temporary)
     skipped = {"skipped": len(given) - len(inputs)} if skip_bad else {}
-    _print({**summary(counts), **skipped}, as_json)
+    print_summary({**summary(counts), **skipped}, as_json)
 
 
 def _count_in_memory(
@@ -104,7 +104,8 @@ def summary(counts: Counts) -> dict[str, Any]:
     return {**facts, "signature": signature_line({**made_from, **identity})}
 
 
-def _print(facts: dict[str, Any], as_json: bool) -> None:
+def print_summary(facts: dict[str, Any], as_json: bool) -> None:
+    """Say what was counted."""
     if as_json:
         print_json(facts)
         return

@@ -43,7 +43,11 @@ def write_table(table: BackoffTable, output: str | Path) -> None:
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """A vocabulary from a file with one word per line."""
+    """A vocabulary from a file with one word per line, or that of a file made by count or fit."""
+    if _is_ours(str(path)):
+        from lidstone.ngram.storage import load
+
+        return load(path).vocab
     from lidstone.text.corpora import read_lines
     from lidstone.text.vocabulary import Vocabulary
 

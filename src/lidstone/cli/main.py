@@ -23,6 +23,7 @@ from lidstone.errors import LidstoneError
 
 VERBS = {
     "count": "Count the n-grams of a text.",
+    "merge": "Add the counts of several texts.",
     "fit": "Smooth counts into a model.",
     "score": "Perplexity of a text under a model.",
     "explain": "Show what smoothing adds and takes, word by word.",

@@ -26,6 +26,7 @@ from lidstone.files import atomic_write
 Arrays = dict[str, NDArray[Any]]
 
 MAX_HEADER = 1 << 28
+BLOCK_BYTES = 1 << 26
 _CODES = {"F64": "<f8", "I64": "<i8", "I32": "<i4", "U8": "u1"}
 DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(code) for name, code in _CODES.items()}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -148,8 +149,23 @@ def _verify(path: str | Path, arrays: Arrays, metadata: Mapping[str, str]) -> No
 
 
 def _checksum(array: NDArray[Any]) -> str:
-    """CRC-32 of the bytes, in hex."""
-    return f"{zlib.crc32(array.data):08x}"
+    """CRC-32 of the bytes, in hex; of an array in a file, only the part being read is in memory."""
+    data, value = memoryview(array).cast("B"), 0  # type: ignore[arg-type]
+    for start in range(0, len(data), BLOCK_BYTES):
+        value = zlib.crc32(data[start : start + BLOCK_BYTES], value)
+        if len(data) > BLOCK_BYTES:
+            release(array)
+    return f"{value:08x}"
+
+
+def release(array: NDArray[Any]) -> None:
+    """Give the pages of a mapped file back to the system; they are read again where needed. Written ones are lost."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    base = base.obj if isinstance(base, memoryview) else base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def _workers() -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.scale.merging import BITS, Slice
-from lidstone.ngram.scale.pieces import Ints, Piece
+from lidstone.ngram.scale.pieces import Ints, Piece, broken
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ def _weights(piece: Piece, start: int, stop: int) -> NDArray[np.int64]:
     bounds: Ints = np.arange(start, stop + 1)
     weights = np.ones(stop - start, np.int64)
     for _ in range(3, piece.order + 1):
+        if len(bounds) and not 0 <= bounds.min() <= bounds.max() < len(piece.first):
+            raise broken()
         bounds = piece.first[bounds] - piece.base
         weights += np.diff(bounds)
     return weights

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.scale.memory import BYTES_PER_NODE, format_size
-from lidstone.ngram.scale.pieces import Ints, Piece
+from lidstone.ngram.scale.pieces import Ints, Piece, broken
 
 BITS = 32
 
@@ -64,6 +64,8 @@ def _whole(piece: Piece, bos: int) -> Slice:
 
 def merge(slices: Sequence[Slice], order: int, bos: int, dtype: type[np.signedinteger] = np.int32) -> Piece:
     """The sum of the slices of one bucket; `<s>` is `bos` there, counts have the type `dtype`."""
+    for part in slices:
+        _check(part, bos)
     keys, counts, numbers = _merge_pairs(slices, bos, dtype)
     words: list[Ints] = [(keys & 0xFFFFFFFF).astype(np.int32)]
     sums, firsts = [counts], []
@@ -78,6 +80,21 @@ def merge(slices: Sequence[Slice], order: int, bos: int, dtype: type[np.signedin
     first: Ints = np.concatenate([[len(keys)], *firsts]).astype(np.int32 if size < 2**31 else np.int64)
     heads = (keys >> BITS).astype(np.int32)
     return Piece(levels, heads, np.concatenate(words), np.concatenate(sums), first)
+
+
+def _check(part: Slice, bos: int) -> None:
+    """Refuse a slice in which offsets or words point out of it; files may come from anywhere."""
+    for start, stop in zip(part.starts, part.stops, strict=True):
+        words = part.piece.words[start:stop]
+        if not 0 <= start <= stop <= len(part.piece.words) or (
+            len(words) and not 0 <= words.min() <= words.max() < bos
+        ):
+            raise broken()
+    for level in range(3, part.piece.order + 1):
+        first = _first(part, level)
+        ends = part.starts[level - 2] + part.piece.base, part.stops[level - 2] + part.piece.base
+        if (int(first[0]), int(first[-1])) != ends or (np.diff(first) < 0).any():
+            raise broken()
 
 
 def _merge_pairs(

@@ -15,11 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.errors import FileFormatError
 from lidstone.ngram.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.trie import Trie
 
 Ints = NDArray[np.integer]
+
+
+def broken() -> FileFormatError:
+    """The error for n-grams whose offsets or words lead nowhere."""
+    return FileFormatError("the n-grams of a count file do not form a trie", hint="count its text again")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +63,8 @@ class Piece:
         """Where the n-grams of each order begin whose first two words are the 2-gram at `position` or come later."""
         found = [position]
         for _ in range(3, self.order + 1):
+            if not 0 <= found[-1] < len(self.first):
+                raise broken()
             found.append(int(self.first[found[-1]]) - self.base)
         return found
 
@@ -66,14 +74,15 @@ def piece_of(counts: Counts) -> Piece:
     return piece_of_trie(counts.trie, counts.counts)
 
 
-def piece_of_trie(trie: Trie, counts: Ints) -> Piece:
-    """A trie and its counts seen as a piece."""
+def piece_of_trie(trie: Trie, counts: Ints, heads: Ints | None = None) -> Piece:
+    """A trie and its counts seen as a piece; `heads` where they are known."""
     base = trie.vocab_size + 1
     levels = trie.levels[1:] - base
     if trie.order == 1:
         nothing = np.empty(0, np.int32)
         return Piece(levels, nothing, nothing, nothing, np.zeros(1, np.int32))
-    heads = np.repeat(np.arange(base, dtype=np.int32), np.diff(trie.first[: base + 1]))
+    if heads is None:
+        heads = np.repeat(np.arange(base, dtype=np.int32), np.diff(trie.first[: base + 1]))
     return Piece(levels, heads, trie.words[base:], counts[base:], trie.first[base:], base)
 
 

@@ -1,0 +1,33 @@
+"""`lidstone merge`: add count files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lidstone.cli.inputs import JSON, OUTPUT, check_folder
+
+
+def merge(
+    counts: Annotated[list[Path], typer.Argument(metavar="COUNTS", help="Two or more files made by count.")],
+    output: OUTPUT,
+    memory: Annotated[
+        str | None, typer.Option(help="At most this much memory, such as 4G; half of the machine's unless given.")
+    ] = None,
+    temporary: Annotated[
+        Path | None, typer.Option(help="The folder for temporary files; beside the output unless given.")
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Add count files: the counts of their texts together. Orders and vocabularies must be the same."""
+    from lidstone.cli.count import print_summary, summary
+    from lidstone.ngram.scale.addition import add_files
+    from lidstone.ngram.scale.memory import half_of_memory, parse_size
+    from lidstone.ngram.storage import load_counts
+
+    check_folder(output)
+    limit = half_of_memory() if memory is None else parse_size(memory)
+    add_files(counts, output, memory=limit, temporary=temporary, show=True)
+    print_summary(summary(load_counts(output, verify=False)), as_json)
