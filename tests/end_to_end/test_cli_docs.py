@@ -39,7 +39,10 @@ def test_the_examples_print_what_the_page_says(tmp_path, monkeypatch):
     assert len(commands) >= 8
 
 
-@pytest.mark.parametrize("verb", ["count", "fit", "score", "explain", "sample", "convert", "mix", "prune", "env"])
+VERBS = ["count", "merge", "fit", "score", "explain", "sample", "convert", "mix", "prune", "env"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_option_is_on_the_page(verb):
     shown = CliRunner().invoke(app, [verb, "--help"]).stdout
     options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", shown, re.MULTILINE)) - {"--help"}

@@ -243,3 +243,33 @@ def test_a_text_that_changed_after_a_kill_is_counted_anew(tmp_path):
     text.write_text("a a c a d\nb c e\nf a b\n" * 8)
     assert "run-0.safetensors" in run_killed(text, output, stop_at=10_000)
     assert output.read_bytes() == in_memory(text, 3, tmp_path / "same")
+
+
+def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
+    """Fitting, saving, scoring and sampling do not mind whether nodes and counts have 32 or 64 bits."""
+    from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
+    from lidstone.ngram.storage import load_table
+
+    text = tmp_path / "text"
+    text.write_text("a b c a\nb c d e\na c e\n" * 9 + "e d\n")
+    for module in (assembly, external):
+        monkeypatch.setattr(module, "count_type", lambda unigrams: np.int64)
+    monkeypatch.setattr(assembly, "node_type", lambda nodes: np.int64)
+    count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
+    smoother = ModifiedKneserNey(fallback=(0.5, 1.0, 1.5))
+    with pytest.warns(UserWarning, match="fallback"):
+        plain = smoother.fit(count_text(text, 3))
+    with pytest.warns(UserWarning, match="fallback"):
+        smoother.fit(load_counts(tmp_path / "out")).save(tmp_path / "table")
+    wide = load_table(tmp_path / "table")
+    assert wide.trie.first.dtype == np.int64
+    np.testing.assert_array_equal(wide.rows, plain.rows)
+    histories = [[], [2], [2, 3], [wide.vocab.bos], [4, 2]]
+    np.testing.assert_array_equal(wide.prob(histories), plain.prob(histories))
+    ids = np.array([2, 3, 4, 1, 5, 1])
+    np.testing.assert_array_equal(wide.token_logprobs(ids), plain.token_logprobs(ids))
+    assert wide.sample(seed=3) == plain.sample(seed=3)
+    assert wide.advance(wide.start(), 2) == plain.advance(plain.start(), 2)
+    np.testing.assert_array_equal(
+        load_counts(tmp_path / "out").drop([0, 1]).counts, count_text(text, 3).drop([0, 1]).counts
+    )

@@ -275,13 +275,13 @@ def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
 @njit(cache=True, nogil=True)
 def _count_values(values, histogram):  # type: ignore[no-untyped-def]
     for value in values:
-        histogram[np.uint32(value)] += 1
+        histogram[np.uint64(value)] += 1
 
 
 @njit(cache=True, nogil=True)
 def _count_suffixes(suffixes, adjusted):  # type: ignore[no-untyped-def]
     for suffix in suffixes:
-        adjusted[np.uint32(suffix)] += 1
+        adjusted[np.uint64(suffix)] += 1
 
 
 def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
             hint="give one word per state, or shapes that broadcast",
         ) from error
     before, after = (np.broadcast_to(array, both.shape).ravel() for array in (checked, ids))
-    logprobs, next_states = np.empty(both.size), np.empty(both.size, np.int32)
+    logprobs, next_states = np.empty(both.size), np.empty(both.size, trie.first.dtype)
     _steps(*arrays, before, after, logprobs, next_states)
     if not both.shape:
         return float(logprobs[0]), int(next_states[0])
@@ -86,7 +86,7 @@ def check_states(table: BackoffTable, states: ArrayLike) -> States:
             f"{array[wrong].flat[0]} is not a state of this table, whose states are {EMPTY} to {limit - 1}",
             hint="use the states that start and advance of this very table gave",
         )
-    return array.astype(np.int32, copy=False)
+    return array.astype(table.trie.first.dtype, copy=False)
 
 
 @njit(cache=True, nogil=True)

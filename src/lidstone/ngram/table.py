@@ -112,7 +112,7 @@ class BackoffTable:
 
     def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
         """The node of each history's longest known suffix; -1 for none."""
-        return np.fromiter((self._state(history) for history in histories), np.int32)
+        return np.fromiter((self._state(history) for history in histories), self.trie.first.dtype)
 
     def start(self) -> int:
         """The state at the start of a sentence, for `advance`; -1 is the state without any history."""

@@ -74,8 +74,8 @@ class Trie:
     @cached_property
     def parents(self) -> NDArray[np.int32]:
         """The node without its newest word; -1 for unigrams."""
-        unigrams = np.full(self.levels[1], -1, np.int32)
-        return np.concatenate([unigrams, np.repeat(np.arange(self.inner, dtype=np.int32), np.diff(self.first))])
+        unigrams, nodes = np.full(self.levels[1], -1, self.first.dtype), np.arange(self.inner, dtype=self.first.dtype)
+        return np.concatenate([unigrams, np.repeat(nodes, np.diff(self.first))])
 
     def sentence_starts(self, order: int) -> slice:
         """The nodes of one order that begin with `<s>`: a block at the end of the level."""
@@ -112,7 +112,8 @@ def restrict(trie: Trie, keep: NDArray[np.bool_]) -> Trie:
     suffixes[trie.vocab_size + 1 :] = number[suffixes[trie.vocab_size + 1 :]]
     before = np.concatenate([[0], np.cumsum(keep)])  # how many kept nodes precede
     first = before[trie.first][np.append(keep[: trie.inner], True)]
-    return Trie(before[trie.levels], trie.words[keep], suffixes.astype(np.int32), first.astype(np.int32))
+    nodes = trie.first.dtype
+    return Trie(before[trie.levels], trie.words[keep], suffixes.astype(nodes), first.astype(nodes))
 
 
 def check_order(order: int) -> int:

@@ -29,7 +29,8 @@ DTYPES = {
     "token_lengths": np.int32,
     "token_text": np.uint8,
 }
-MOST = 2**31 - 1
+WIDE = ("suffixes", "first", "counts", "totals", "adjusted", "adjusted_totals")
+"""Arrays that have 64 bits per value where 32 do not suffice."""
 ROUNDING = 1e-9
 TROUBLES = (
     "",
@@ -50,7 +51,8 @@ def check_dtypes(arrays: Mapping[str, NDArray[Any]]) -> None:
     """
     for name, array in arrays.items():
         wanted = DTYPES.get(name.partition(".")[0])
-        if wanted is not None and array.dtype != wanted:
+        wide = name in WIDE and array.dtype == np.int64
+        if wanted is not None and array.dtype != wanted and not wide:
             raise InputError(f"{name!r} is {array.dtype}, not {np.dtype(wanted)}")
 
 
@@ -59,7 +61,7 @@ def check_shapes(vocab: Vocabulary, trie: Trie, arrays: Mapping[str, NDArray[Any
     levels = trie.levels
     if not 1 <= trie.order <= MAX_ORDER or levels[0] != 0 or levels[1] != vocab.size + 1:
         raise InputError("its orders and its vocabulary do not fit together")
-    if (np.diff(levels) < 0).any() or levels[-1] > MOST:
+    if (np.diff(levels) < 0).any() or levels[-1] > np.iinfo(trie.first.dtype).max:
         raise InputError("its levels are not ascending")
     nodes, histories = trie.size, trie.inner
     sizes = {"words": nodes, "suffixes": nodes, "first": histories + 1, "counts": nodes, "adjusted": nodes}
@@ -125,18 +127,19 @@ def _check_histograms(
 def _check_sums(name: str, trie: Trie, values: NDArray[np.int32], totals: NDArray[np.int32] | None) -> None:
     if values.min(initial=0) < 0:
         raise InputError(f"{name!r} holds a negative count")
-    if not _sums_fit(trie.first, values, np.empty(0, np.int32) if totals is None else totals):
-        raise InputError(f"{name!r} adds up to more than its total, or than {MOST:,}")
+    most = np.iinfo(values.dtype).max
+    if not _sums_fit(trie.first, values, np.empty(0, np.int32) if totals is None else totals, most):
+        raise InputError(f"{name!r} adds up to more than its total, or than {most:,}")
 
 
 @njit(cache=True, nogil=True)
-def _sums_fit(first, values, totals):  # type: ignore[no-untyped-def]
-    """Whether the values of each history's followers add up to no more than its total, if given, and to an int32."""
+def _sums_fit(first, values, totals, most):  # type: ignore[no-untyped-def]
+    """Whether the values of each history's followers add up to at most its total, or to `most` where none is given."""
     for history in range(len(first) - 1):
         total = np.int64(0)
         for node in range(first[history], first[history + 1]):
             total += values[node]
-        if total > (totals[history] if len(totals) else MOST):
+        if total > (totals[history] if len(totals) else most):
             return False
     return True
 

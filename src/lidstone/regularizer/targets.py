@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer.constant_tensors import ConstantTensors
@@ -73,6 +74,11 @@ class Targets(ConstantTensors):
         parts = signed_split(table, counts) if empirical == "ngram" and counts is not None else None
         table = table if parts is None else parts.table
         trie = table.trie
+        if trie.size > torch.iinfo(torch.int32).max:
+            raise InputError(
+                f"the loss takes tables of at most {torch.iinfo(torch.int32).max:,} n-grams, not {trie.size:,}",
+                hint="prune the table, or count with thresholds or a lower order",
+            )
         self.order, self.vocab = trie.order, table.vocab
         most = int(np.diff(trie.first).max(initial=0))
         self.search_steps = max(most, 1).bit_length()
