@@ -70,7 +70,7 @@ def test_shift_can_be_said() -> None:
 
 
 @pytest.mark.parametrize("way", ["hook", "mixin"])
-@pytest.mark.parametrize("kind", ["opt", "marian"])
+@pytest.mark.parametrize("kind", ["opt", "gpt2", "marian"])
 def test_evaluation_reports_the_plain_negative_log_likelihood(way: str, kind: str, tmp_path: Path) -> None:
     data = examples(kind)
     trainer = make_trainer(kind, way, make_loss("token"), tmp_path, eval_data=data, per_device_eval_batch_size=8)
@@ -94,6 +94,21 @@ def test_the_log_holds_the_parts_averaged_since_the_last_line(way: str, tmp_path
         assert line["plus"] > 0 > line["minus"]
     for name in ("nll", "plus", "minus"):
         assert double[0][name] == pytest.approx((single[0][name] + single[1][name]) / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("way", ["hook", "mixin"])
+def test_labels_that_the_table_never_predicts_are_plain_and_counted(way: str, tmp_path: Path) -> None:
+    """BOS between two documents of a row, and 49, a marker that the counted text never had."""
+    row = [EOS, 5, 8, BOS, 4, 49, 7, EOS]
+    data = [{"input_ids": row, "labels": row}] * 8
+    log, _ = one_step("opt", way, make_loss("token"), tmp_path, data=data)
+    assert log["never_predicted"] == 16
+    logits = make_model("opt")(torch.tensor([row])).logits[0, :-1]
+    histories = [(VOCAB.bos,), (VOCAB.bos, 5), (5, 8), (VOCAB.bos,), (VOCAB.bos, 4), (4, 49), (49, 7)]
+    wanted = targets("token", histories, row[1:])
+    assert wanted[2].max() == wanted[4].max() == 1  # the judge leaves them plain too
+    assert log["loss"] == pytest.approx((dense_loss(logits, wanted) / 7).item(), rel=1e-5)
+    assert "never_predicted" not in one_step("opt", way, make_loss("token"), tmp_path)[0]
 
 
 @pytest.mark.parametrize("way", ["hook", "mixin"])
@@ -140,6 +155,53 @@ def test_labels_must_be_there(tmp_path: Path) -> None:
     trainer = make_trainer("opt", "mixin", make_loss("token"), tmp_path)
     with pytest.raises(InputError, match="no labels"):
         trainer.compute_loss(trainer.model, {"input_ids": torch.tensor([[3, 4]])})
+
+
+def test_a_loss_given_to_the_trainer_as_it_is_says_what_to_do(tmp_path: Path) -> None:
+    trainer = Trainer(
+        make_model("opt"), arguments(tmp_path), data_collator=Pad(), train_dataset=examples("opt"),
+        compute_loss_func=make_loss("token"),
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"compute_loss_func=ld\.trainer_loss\(loss\)"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("name", ["Marian", "T5", "Bart"])
+def test_a_collator_without_the_model_says_what_to_do(name: str, tmp_path: Path) -> None:
+    """Marian and T5 would fail with a message of their own; BART would decode the source in silence."""
+    model = make_model("marian") if name == "Marian" else encoder_decoder(name)
+    trainer = make_trainer("marian", "hook", make_loss("token"), tmp_path, model=model, collator=Pad())
+    with pytest.raises(
+        InputError, match=r"no decoder_input_ids. hint: .*DataCollatorForSeq2Seq\(tokenizer, model=model"
+    ):
+        trainer.train()
+    outputs = Seq2SeqLMOutput(logits=random_logits(1, 4), encoder_last_hidden_state=torch.zeros(1, 1, 1))
+    with pytest.raises(InputError, match=r"it did not read the labels. hint: give the collator the model"):
+        ld.trainer_loss(make_loss("token"))(outputs, torch.tensor([[5, 8, EOS]]))
+
+
+def encoder_decoder(name: str) -> Any:
+    if name == "T5":
+        config = transformers.T5Config(
+            vocab_size=SIZE, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2,
+            pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=PAD,
+        )  # fmt: skip
+        return transformers.T5ForConditionalGeneration(config)
+    config = transformers.BartConfig(
+        vocab_size=SIZE, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=64,
+        pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, decoder_start_token_id=EOS, forced_eos_token_id=None,
+    )  # fmt: skip
+    return transformers.BartForConditionalGeneration(config)
+
+
+@pytest.mark.parametrize("way", ["hook", "mixin"])
+def test_a_padded_output_matrix_says_what_to_do(way: str, tmp_path: Path) -> None:
+    model = make_model("opt")
+    model.resize_token_embeddings(64, mean_resizing=False)
+    trainer = make_trainer("opt", way, make_loss("token"), tmp_path, model=model)
+    with pytest.raises(InputError, match=r"the table has 50 ids, the logits 64. hint: .*from_tokenizer\(.*, size=64\)"):
+        trainer.train()
 
 
 def test_losses_that_the_trainer_would_scale_wrongly_are_refused() -> None:

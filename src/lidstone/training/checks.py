@@ -1,4 +1,4 @@
-"""What the two ways into the Trainer share: reading outputs, moving the loss, refusing what would go wrong."""
+"""What hook and mixin share: reading outputs, moving the loss, refusing what would give wrong numbers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def check_arguments(arguments: Any) -> None:
         )
     if arguments.n_gpu > 1:
         raise InputError(
-            f"one process drives {arguments.n_gpu} devices (nn.DataParallel), where losses are not summed correctly",
-            hint="start one process per device: torchrun --nproc_per_node ..., or show it one device only",
+            f"one process uses {arguments.n_gpu} devices (nn.DataParallel), where losses are not summed correctly",
+            hint="start one process per device: torchrun --nproc_per_node ..., or make one device visible only",
         )
 
 
@@ -54,8 +54,8 @@ def one_number(num_items: Any) -> Any:
     """The tokens of the batch, unless the Trainer repeats them for several devices of one process."""
     if isinstance(num_items, Tensor) and num_items.numel() > 1:
         raise InputError(
-            "one process drives several devices (nn.DataParallel), where losses are not summed correctly",
-            hint="start one process per device: torchrun --nproc_per_node ..., or show it one device only",
+            "one process uses several devices (nn.DataParallel), where losses are not summed correctly",
+            hint="start one process per device: torchrun --nproc_per_node ..., or make one device visible only",
         )
     return num_items
 
@@ -71,6 +71,30 @@ def logits_of(outputs: Any) -> Tensor:
     return logits
 
 
+_GIVE_THE_MODEL = (
+    "give the collator the model: DataCollatorForSeq2Seq(tokenizer, model=model), or use SmoothedLossMixin"
+)
+
+
+def require_decoder_inputs(model: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    """Refuse a batch without the decoder's inputs: the model would fail, or decode its own source."""
+    if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
+        raise InputError(
+            f"{type(model).__name__} gets no labels beside a compute_loss_func, and the batch has no decoder_input_ids",
+            hint=_GIVE_THE_MODEL,
+        )
+
+
+def check_decoder_length(logits: Tensor, labels: Tensor) -> None:
+    """Refuse outputs of an encoder-decoder for other positions than the labels'."""
+    if logits.shape[:-1] != labels.shape:
+        raise InputError(
+            f"the decoder gave logits of shape {tuple(logits.shape)} for labels of shape {tuple(labels.shape)}: "
+            "it did not read the labels",
+            hint=_GIVE_THE_MODEL,
+        )
+
+
 def is_encoder_decoder(outputs: Any) -> bool:
     """Do these outputs come from a model with an encoder?"""
     if not isinstance(outputs, dict):
@@ -79,6 +103,6 @@ def is_encoder_decoder(outputs: Any) -> bool:
 
 
 def move_to(loss: SmoothedLoss, like: Tensor) -> None:
-    """Bring the loss's arrays to the device of the logits; they go there once."""
+    """Move the table to the device of the logits, once."""
     if loss.targets is not None and loss.targets.base.device != like.device:
         loss.to(like.device)

@@ -1,10 +1,10 @@
 """A smoothed loss inside Hugging Face's Trainer: one argument, or a mixin.
 
+    class MyTrainer(SmoothedLossMixin, Trainer): ...            sees the whole batch: true histories, parts logged
     Trainer(..., compute_loss_func=trainer_loss(loss))          sees outputs and labels: histories from the labels
-    class MyTrainer(SmoothedLossMixin, Trainer): ...            sees the inputs, too: true histories, parts logged
 
 Both divide by the tokens of the whole accumulated batch over all processes, so the gradient does not depend on how
-the batch is cut up, and both report the plain negative log-likelihood in evaluation.
+the batch is divided. In evaluation both report the plain negative log-likelihood per predicted label.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ from lidstone.errors import InputError
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import LossParts, SmoothedCrossEntropy
 from lidstone.training.alignment import Aligned, align_causal
-from lidstone.training.checks import check_arguments, check_loss, is_encoder_decoder, logits_of, move_to, one_number
+from lidstone.training.checks import (
+    check_arguments,
+    check_decoder_length,
+    check_loss,
+    is_encoder_decoder,
+    logits_of,
+    move_to,
+    one_number,
+    require_decoder_inputs,
+)
+from lidstone.training.evaluation_items import evaluation_items
 
 Shift = Literal["auto"] | bool
 
@@ -60,23 +70,28 @@ class TrainerLoss:
         logits = logits_of(outputs)
         move_to(self.loss, logits)
         targets, histories = self._align(outputs, labels)
-        parts: LossParts = self.loss(logits, targets, histories, one_number(num_items_in_batch))
+        if histories is None:
+            check_decoder_length(logits, targets)
+        num_items = one_number(num_items_in_batch)
+        if num_items is not None and not torch.is_grad_enabled():
+            num_items = evaluation_items(num_items, labels, targets)
+        parts: LossParts = self.loss(logits, targets, histories, num_items)
         if torch.is_grad_enabled():
-            self._record(parts)
+            self._record(parts, targets)
         return parts.total
 
     @cached_property
     def callback(self) -> Any:
-        """A TrainerCallback that logs nll, plus and minus and tells the schedule how far training is."""
+        """A TrainerCallback that logs nll, plus and minus and advances the schedule."""
         return PartsCallback(self)
 
     def _align(self, outputs: Any, labels: Tensor) -> Aligned | tuple[Tensor, None]:
         shift = not is_encoder_decoder(outputs) if self.shift == "auto" else self.shift
         return align_causal(labels) if shift else (labels, None)
 
-    def _record(self, parts: LossParts) -> None:
+    def _record(self, parts: LossParts, labels: Tensor) -> None:
         if self.step is not None:
-            self.meter.add(parts, self.step)
+            self.meter.add(parts, self.step, self.loss.never_predicted(labels))
         elif self.loss.schedule.kind != "constant" and not self.loss.progress:
             warnings.warn(
                 "the schedule does not move: give the Trainer callbacks=[compute_loss_func.callback]", stacklevel=3
@@ -86,21 +101,30 @@ class TrainerLoss:
 class PartsCallback(TrainerCallback):
     """Adds nll, plus and minus to each line of the training log.
 
-    The lines of `state.log_history` get them, and the callbacks after this one. The Trainer puts its own reporters
-    (TensorBoard and the like) first, so they get them from `SmoothedLossMixin` only.
+    They are in `state.log_history` and in what later callbacks get. The Trainer calls its own reporters (TensorBoard
+    and others) before, so those get them from `SmoothedLossMixin` only.
     """
 
     def __init__(self, hook: TrainerLoss) -> None:
         self.hook = hook
+        self._check: Any = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Refuse arguments that the loss cannot honour, and start anew."""
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Refuse arguments and batches that would give a wrong loss, and reset the sums."""
         check_arguments(args)
         self.hook.meter.clear()
         self.hook.step = state.global_step
+        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+            self._check = model.register_forward_pre_hook(require_decoder_inputs, with_kwargs=True)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Stop checking batches."""
+        if self._check is not None:
+            self._check.remove()
+            self._check = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tell the loss how far training is."""
+        """Tell the loss how much of the training is done."""
         self.hook.step = state.global_step
         self.hook.loss.progress = state.global_step / max(state.max_steps, 1)
 
@@ -108,9 +132,9 @@ class PartsCallback(TrainerCallback):
         """Add the parts to a line of the training log; lines of evaluation have no `loss`."""
         if logs is None or "loss" not in logs:
             return
-        parts = self.hook.meter.read(args.world_size)
-        if args.average_tokens_across_devices:  # then each process holds its share of one sum
-            parts = {name: value * args.world_size for name, value in parts.items()}
+        # with average_tokens_across_devices each process holds its share of one sum
+        factor = args.world_size if args.average_tokens_across_devices else 1
+        parts = self.hook.meter.read(args.world_size, factor)
         logs.update(parts)
         state.log_history[-1].update(parts)
 
@@ -118,12 +142,14 @@ class PartsCallback(TrainerCallback):
 class PartsMeter:
     """Sums nll, plus and minus over micro-batches; reads their mean per optimizer step, as the Trainer's loss is.
 
-    >>> one = torch.tensor(1.0)
+    Labels that the table never predicts are counted as well; their number is read only if there are any.
+
+    >>> one, labels = torch.tensor(1.0), torch.tensor([True, False])
     >>> meter = PartsMeter()
     >>> for step in (0, 0, 1, 1):                                # two steps of two micro-batches
-    ...     meter.add(LossParts(2 * one, one, one, 0 * one), step)
+    ...     meter.add(LossParts(2 * one, one, one, 0 * one), step, labels)
     >>> meter.read()
-    {'nll': 2.0, 'plus': 2.0, 'minus': 0.0}
+    {'nll': 2.0, 'plus': 2.0, 'minus': 0.0, 'never_predicted': 4}
     """
 
     def __init__(self) -> None:
@@ -134,19 +160,21 @@ class PartsMeter:
         self._sums: Tensor | None = None
         self._steps: set[int] = set()
 
-    def add(self, parts: LossParts, step: int) -> None:
-        """Take one micro-batch of this optimizer step; nothing waits for the device."""
-        sums = torch.stack(parts[1:]).detach().float()
+    def add(self, parts: LossParts, step: int, never_predicted: Tensor) -> None:
+        """Add one micro-batch of this optimizer step; does not wait for the device."""
+        sums = torch.stack([*parts[1:], never_predicted.sum()]).detach().float()
         self._sums = sums if self._sums is None else self._sums + sums
         self._steps.add(step)
 
-    def read(self, processes: int = 1) -> dict[str, float]:
-        """The means since the last reading; `processes` > 1 averages over them, so all must call it together."""
+    def read(self, processes: int = 1, factor: float = 1.0) -> dict[str, float]:
+        """The means since the last reading, times `factor`; with several processes all must call it together."""
         if self._sums is None:
             return {}
-        sums = self._sums / len(self._steps)
+        sums = self._sums
         if processes > 1:
             torch.distributed.all_reduce(sums)
-            sums = sums / processes
+        *parts, never_predicted = sums.tolist()
+        scale = factor / processes / len(self._steps)
         self.clear()
-        return dict(zip(("nll", "plus", "minus"), sums.tolist(), strict=True))
+        found: dict[str, float] = dict(zip(("nll", "plus", "minus"), (scale * part for part in parts), strict=True))
+        return {**found, "never_predicted": int(never_predicted)} if never_predicted else found

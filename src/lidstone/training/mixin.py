@@ -73,7 +73,7 @@ class SmoothedLossMixin(Trainer):
         parts, outputs = self._parts(model, inputs, num_items_in_batch)
         parts = LossParts(*(part * self._share(num_items_in_batch) for part in parts))
         if model.training and torch.is_grad_enabled():
-            self.meter.add(parts, self.state.global_step)
+            self.meter.add(parts, self.state.global_step, self._never_predicted)
         return (parts.total, outputs) if return_outputs else parts.total
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
@@ -84,6 +84,9 @@ class SmoothedLossMixin(Trainer):
 
     def _parts(self, model: Any, inputs: Mapping[str, Any], num_items: Any) -> tuple[LossParts, Any]:
         labels, histories = self._align(inputs)
+        if self.smoothed_loss.targets is not None:
+            move_to(self.smoothed_loss, labels)
+        self._never_predicted = self.smoothed_loss.never_predicted(labels)
         rest = {name: value for name, value in inputs.items() if name not in ("labels", "shift_labels")}
         if isinstance(self.smoothed_loss, LinearSmoothedCrossEntropy):
             hidden, weight, bias, outputs = self.projection(model, rest)
