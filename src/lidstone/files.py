@@ -1,14 +1,16 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one, and reading JSON that may be hostile."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from lidstone.errors import LidstoneError
+from lidstone.errors import FileFormatError, LidstoneError
 
 
 @contextlib.contextmanager
@@ -43,6 +45,39 @@ def write_text(path: str | Path, text: str) -> None:
     """Write `text` to `path` atomically, as UTF-8."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_json(path: str | Path, hint: str = "") -> Any:
+    """The value of a JSON file; a file that cannot be read or is not sound JSON is a `FileFormatError`.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.json"
+    >>> _ = file.write_text("[" * 100_000)
+    >>> read_json(file)
+    Traceback (most recent call last):
+    lidstone.errors.FileFormatError: ...a.json is damaged: it is nested too deeply
+    """
+    try:
+        return parse_json(Path(path).read_bytes())
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
+    except ValueError as error:
+        raise FileFormatError(f"{path} is damaged: {error}", hint=hint) from error
+
+
+def parse_json(data: bytes | str) -> Any:
+    """The value of a JSON text; whatever is wrong with it is a ValueError, deep nesting and lone surrogates too.
+
+    >>> parse_json(b'{"a": [1, null]}')
+    {'a': [1, None]}
+    """
+    text = data if isinstance(data, str) else data.decode("utf-8")
+    try:
+        value = json.loads(text)
+        if "\\ud" in text or "\\uD" in text:  # perhaps half of a surrogate pair, which no file can hold
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
 
 
 @contextlib.contextmanager

@@ -139,7 +139,7 @@ def checkpoint(folder, words):
     names = {"bos_token": "<end>", "eos_token": "<end>", "pad_token": "<end>", "unk_token": "<unk>"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **names).save_pretrained(folder)
     options = (("n_layer", 1), ("n_embd", 8), ("n_head", 2), ("n_positions", 16))
-    spec = ModelSpec(kind="auto", checkpoint="gpt2", options=options)
+    spec = ModelSpec(kind="auto", checkpoint="gpt2", options=dict(options))
     build_model(spec, 8, specials=Specials(0, 0, 0)).save_pretrained(folder)
     return str(folder)
 

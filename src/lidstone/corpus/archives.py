@@ -1,15 +1,19 @@
 """Unpacking chosen members of zip and tar archives, as plain files and nothing else.
 
 The name of a written file comes from us, never from the archive; a member must be a regular file. An archive
-that holds a path that leaves the folder, or a link in place of a file we want, is refused as a whole.
+that holds a path that leaves the folder, or a link in place of a file we want, is refused as a whole. So is one that
+is damaged anywhere, encrypted, or unpacks to far more than text can shrink to.
 """
 
 from __future__ import annotations
 
-import shutil
+import gzip
+import lzma
 import stat
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any
@@ -17,6 +21,11 @@ from typing import IO, Any
 from lidstone.errors import DataError
 
 Opener = Callable[[], IO[bytes] | None]
+MOST_TIMES, MOST_BYTES = 100, 1 << 26
+"""An archive may unpack to so many times its size, or to so many bytes, whichever is more."""
+# zipfile: RuntimeError for passwords, NotImplementedError for unknown methods; decompressors have errors of their own.
+_BAD = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, OverflowError,
+        RuntimeError, NotImplementedError, LookupError, struct.error, gzip.BadGzipFile)  # fmt: skip
 
 
 def extract(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
@@ -28,7 +37,8 @@ def extract(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
         else:
             with tarfile.open(archive) as opened_tar:
                 _write_all(_tar_members(opened_tar), archive, folder, members)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:
+                _read_to_end(opened_tar)
+    except _BAD as error:
         raise DataError(f"{archive.name} is no readable archive: {error}", hint="download it again") from error
 
 
@@ -50,16 +60,31 @@ def _write_all(found: dict[str, Opener | None], archive: Path, folder: Path, mem
     missing = [name for name in members if name not in found]
     if missing:
         raise DataError(f"{archive.name} lacks {missing[0]}", hint="the host may have changed the archive")
+    room = max(MOST_TIMES * archive.stat().st_size, MOST_BYTES)
     for name, target in members.items():
-        _write(found[name], archive, name, folder / Path(target).name)
+        room -= _write(found[name], archive, name, folder / Path(target).name, room)
 
 
-def _write(opener: Opener | None, archive: Path, name: str, target: Path) -> None:
+def _write(opener: Opener | None, archive: Path, name: str, target: Path, room: int) -> int:
+    """Unpack one member; return its size, which must not exceed `room`."""
     stream = opener() if opener is not None else None
     if stream is None:
         raise DataError(f"{name} in {archive.name} is no regular file", hint="do not use this archive")
     with stream, target.open("xb") as file:
-        shutil.copyfileobj(stream, file, 1 << 20)
+        while block := stream.read(1 << 20):
+            file.write(block)
+            if file.tell() > room:
+                raise DataError(
+                    f"{archive.name} unpacks to more than {MOST_TIMES} times its size", hint="do not use this archive"
+                )
+        return file.tell()
+
+
+def _read_to_end(archive: tarfile.TarFile) -> None:
+    """Read what follows the last member: only there does a decompressor compare its checksum."""
+    stream: Any = archive.fileobj
+    while stream.read(1 << 20):
+        pass
 
 
 def _zip_members(archive: zipfile.ZipFile) -> dict[str, Opener | None]:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from lidstone.corpus.cache import sha256_of
 from lidstone.corpus.pipeline import Ids, TextPipeline
 from lidstone.errors import FileFormatError
+from lidstone.files import parse_json
 from lidstone.text.vocabulary import Vocabulary
 
 SPLITS = ("train", "valid", "test")
@@ -147,10 +148,10 @@ def save(prepared: Prepared, folder: Path) -> None:
 def load(folder: Path) -> Prepared:
     """Read what `save` wrote; a damaged folder is a `FileFormatError`."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = parse_json((folder / "manifest.json").read_bytes())
         _verify(folder, manifest)
         pipelines = {
-            side: TextPipeline.from_dict(json.loads((folder / f"{side}.json").read_text(encoding="utf-8")))
+            side: TextPipeline.from_dict(parse_json((folder / f"{side}.json").read_bytes()))
             for side in ("target", "source")
             if (folder / f"{side}.json").exists()
         }

@@ -21,7 +21,7 @@ from typing import Any
 from lidstone import __version__
 from lidstone.corpus.prepared import Prepared
 from lidstone.errors import FileFormatError
-from lidstone.files import atomic_write, write_text
+from lidstone.files import atomic_write, read_json, write_text
 from lidstone.locks import claim
 from lidstone.recipe.recipe import Recipe
 from lidstone.recipe.sections import Regularizer
@@ -126,10 +126,9 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     file = folder / "run.json"
     if not file.is_file():
         return None
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FileFormatError(f"{file} is damaged: {error}", hint="delete the folder and train again") from error
+    record = read_json(file, hint="delete the folder and train again")
+    if not isinstance(record, dict):
+        raise FileFormatError(f"{file} is damaged: it holds no run", hint="delete the folder and train again")
     return record if record.get("status") == "complete" else None
 
 

@@ -17,6 +17,7 @@ from lidstone.corpus.pipeline import TextPipeline
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.evaluation.beam import Beam
 from lidstone.experiment.methods import load_residual, save_residual
+from lidstone.files import read_json
 
 _BEAM_KEYS = {
     "beams": "beam",
@@ -124,12 +125,11 @@ def _pipeline(folder: Path, side: str) -> TextPipeline | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise FileFormatError(
-            f"{path} is damaged: {error}", hint="train again, or copy the model folder anew"
-        ) from error
+    hint = "train again, or copy the model folder anew"
+    value = read_json(path, hint)
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{path} is damaged: it holds no settings", hint=hint)
+    return value
 
 
 def _write(path: Path, value: Any) -> None:

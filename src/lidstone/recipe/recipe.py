@@ -9,7 +9,6 @@ and impossible values are `RecipeError`s that name the key, the nearest known na
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from pydantic import ValidationError, model_validator
 
 from lidstone.errors import RecipeError
+from lidstone.files import parse_json
 from lidstone.recipe.mistakes import explain_mistakes, nearest
 from lidstone.recipe.sections import (
     Corpus,
@@ -174,7 +174,7 @@ def _find(source: str | Path) -> Path:
 def _recorded(path: Path) -> dict[str, Any]:
     """The recipe that a run was trained with; its paths are as they were then."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["config"])
+        return dict(parse_json(path.read_bytes())["config"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise RecipeError(
             f"{path} is not the record of a run", hint="give a folder that lidstone train made"

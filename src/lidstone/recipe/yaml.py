@@ -12,16 +12,28 @@ import yaml
 
 from lidstone.errors import RecipeError
 
+MOST_VALUES = 100_000
+"""More than any recipe needs; aliases could otherwise make gigabytes out of a few lines."""
+
 
 class _Loader(yaml.SafeLoader):
     """YAML where `5e-4` is a number (PyYAML wants `5.0e-4`) and a key given twice is an error."""
 
+    merged = 0
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
-        if twice is not None:
-            raise yaml.YAMLError(f"the key {twice} is given twice, again in line {node.start_mark.line + 1}")
+        seen = set()
+        for key in (self.construct_object(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+            if key in seen:
+                raise yaml.YAMLError(f"the key {key} is given twice, again in line {node.start_mark.line + 1}")
+            seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        self.merged += len(node.value)
+        if self.merged > MOST_VALUES:
+            raise yaml.YAMLError(f"its merge keys make more than {MOST_VALUES:,} values")
 
 
 _Loader.add_implicit_resolver(
@@ -30,23 +42,58 @@ _Loader.add_implicit_resolver(
 
 
 def parse_yaml(text: str, origin: str = "the recipe") -> Any:
-    """Read YAML; errors name `origin` and the line.
+    """Read YAML; errors name `origin` and the line. The result holds what JSON can hold, and nothing else.
 
     >>> parse_yaml("{rate: 5e-4}")
     {'rate': 0.0005}
     """
     try:
-        return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
+        value = yaml.load(text, Loader=_Loader)
+        _check(value, {})
+    except RecursionError:
+        raise RecipeError(f"{origin} is nested too deeply", hint="a recipe has sections, keys and lists") from None
+    except _BAD_YAML as error:
+        reason = " ".join(str(error).split())[:300]
         raise RecipeError(f"{origin} is not valid YAML: {reason}", hint="mind colons and indentation") from error
+    return value
+
+
+# What PyYAML raises for values that do not fit their tag (`!!timestamp x`, `0x_`), besides its own errors.
+_BAD_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
+
+
+def _check(value: Any, sizes: dict[int, int]) -> int:
+    """How many values it holds, aliases counted as often as they stand; refuses what JSON cannot hold."""
+    if isinstance(value, str):
+        value.encode()  # a lone surrogate is a ValueError
+    elif isinstance(value, int) and abs(value) >= 2**63:
+        raise ValueError(f"the number {str(value)[:20]}... is too large")
+    elif not isinstance(value, (list, dict, int, float, type(None))):
+        raise ValueError(f"{value!r} is a {type(value).__name__}, not text or a number; put it into quotes")
+    if not isinstance(value, (list, dict)):
+        return 1
+    if id(value) not in sizes:
+        sizes[id(value)] = MOST_VALUES + 1  # until it is known: a list that holds itself never ends
+        sizes[id(value)] = 1 + sum(_check(item, sizes) for item in _items(value))
+    if sizes[id(value)] > MOST_VALUES:
+        raise ValueError(f"it holds more than {MOST_VALUES:,} values")
+    return sizes[id(value)]
+
+
+def _items(value: list[Any] | dict[Any, Any]) -> list[Any]:
+    if isinstance(value, dict):
+        wrong = next((key for key in value if not isinstance(key, str)), None)
+        if wrong is not None or None in value:
+            raise ValueError(f"the key {wrong!r} is not text; put it into quotes")
+        return [*value, *value.values()]
+    return value
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a file that holds one mapping."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise RecipeError(f"cannot read the recipe {path}: {error}", hint="check the path") from error
     values = parse_yaml(text, str(path))
     if not isinstance(values, dict):

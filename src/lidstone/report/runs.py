@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import FileFormatError, InputError, LidstoneError
+from lidstone.files import parse_json, read_json
 
 SCHEMA = 1
 ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
@@ -85,7 +86,7 @@ class Run:
         try:
             raw = self.sentences_file.read_bytes()
             text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-            return dict(json.loads(text))
+            return dict(parse_json(text))
         except (OSError, EOFError, ValueError, TypeError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or error
             raise FileFormatError(f"{self.sentences_file} cannot be read: {reason}") from error
@@ -120,12 +121,7 @@ def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = 
 
 def read_run(file: Path) -> Run:
     """Read one `run.json`."""
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileFormatError(
-            f"{file} is damaged: {error}", hint="run it again, or skip it (--skip-damaged)"
-        ) from error
+    record = read_json(file, hint="run it again, or skip it (--skip-damaged)")
     if not isinstance(record, dict):
         raise FileFormatError(f"{file} is damaged: it holds no run", hint="run it again, or skip it (--skip-damaged)")
     return Run.from_dict(record, file)
@@ -229,7 +225,7 @@ def _explorer(roots: Sequence[Path]) -> Mapping[str, Any] | None:
         file = root / "explorer.json"
         if root.is_dir() and file.is_file():
             try:
-                return dict(json.loads(file.read_text(encoding="utf-8")))
+                return dict(parse_json(file.read_bytes()))
             except (OSError, ValueError, TypeError) as error:
                 raise FileFormatError(f"{file} is damaged: {error}", hint="make it again or move it away") from error
     return None

@@ -18,7 +18,7 @@ from typing import Any
 from lidstone.errors import LidstoneError
 from lidstone.experiment.corpora import hold_corpus
 from lidstone.experiment.record import read_record
-from lidstone.files import write_text
+from lidstone.files import parse_json, write_text
 from lidstone.locks import claim
 from lidstone.sweep.jobs import Job, Outcome
 
@@ -58,7 +58,7 @@ def finished(job: Job) -> Outcome | None:
     marker = job.folder / PRUNED
     if job.trial is None or not marker.exists():
         return None
-    return Outcome("pruned", json.loads(marker.read_text(encoding="utf-8")))
+    return Outcome("pruned", parse_json(marker.read_bytes()))
 
 
 def train_cell(job: Job) -> Outcome:

@@ -6,7 +6,6 @@ states is whole; one that a kill cut short, on writing or on deleting, is not.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import RunError
+from lidstone.files import parse_json
 
 _NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 
@@ -74,7 +74,7 @@ def write_errors(folder: Path) -> Iterator[None]:
 
 def _read(path: Path) -> Checkpoint | None:
     try:
-        state = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+        state = parse_json((path / "trainer_state.json").read_bytes())
     except (OSError, ValueError):
         return None
     whole = all((path / name).is_file() for name in _NEEDED) and any(path.glob("rng_state*.pth"))
