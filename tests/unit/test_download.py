@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import re
 import tarfile
 import threading
 import zipfile
@@ -16,6 +17,7 @@ from lidstone.corpus.download import get_dataset
 from lidstone.corpus.sources import DATASETS, Dataset, Download
 from lidstone.corpus.transfer import fetch
 from lidstone.errors import DataError
+from lidstone.locks import claim
 
 BODY = bytes(range(256)) * 4000  # 1,024,000 bytes
 
@@ -85,8 +87,7 @@ def sha256(data):
 
 
 def get(host, folder, *, tries=3, check=BODY, path="/a.bin"):
-    expected = sha256(check) if check is not None else None
-    return fetch([host.url + path], folder / "a.bin", expected, show=False, tries=tries, pause=0)
+    return fetch([host.url + path], folder / "a.bin", sha256(check), show=False, tries=tries, pause=0)
 
 
 def names(folder):
@@ -182,7 +183,7 @@ def test_nobody_listens(host, tmp_path):
 def test_only_the_web_is_fetched_from(tmp_path):
     (tmp_path / "secret").write_text("x")
     with pytest.raises(DataError, match="not a web address"):
-        fetch([(tmp_path / "secret").as_uri()], tmp_path / "a.bin", show=False)
+        fetch([(tmp_path / "secret").as_uri()], tmp_path / "a.bin", sha256(b"x"), show=False)
 
 
 # ---- archives
@@ -271,7 +272,7 @@ def offer(host, monkeypatch, *, archive=None, sha=None, contents=None):
     host.files = {"/a.txt": b"A\n", "/toy.tgz": archive}
     downloads = (
         Download((f"{host.url}/a.txt",), "a.txt", sha256(b"A\n")),
-        Download((f"{host.url}/toy.tgz",), "toy.tgz", sha, (("top/b.txt", "b.txt"),)),
+        Download((f"{host.url}/toy.tgz",), "toy.tgz", sha or sha256(archive), (("top/b.txt", "b.txt"),)),
     )
     toy = Dataset("toy", "toy-corpus", "none", downloads, contents or {})
     monkeypatch.setitem(DATASETS, "toy", toy)
@@ -285,7 +286,6 @@ def test_a_corpus_is_fetched_once_and_checked_after(host, monkeypatch, cache):
     offer(host, monkeypatch)
     first = get_toy()
     assert first.fresh
-    assert first.unverified == ("toy.tgz",)
     assert first.folder == cache / "corpora" / "toy-corpus"
     assert (first.folder / "b.txt").read_text() == "B\n"
     asked = len(host.requests)
@@ -302,8 +302,11 @@ def test_a_corpus_that_was_tampered_with_is_fetched_again(host, monkeypatch):
     assert (again.folder / "b.txt").read_text() == "B\n"
 
 
-def test_an_unknown_checksum_is_trusted_once(host, monkeypatch, cache):
-    offer(host, monkeypatch)
+@pytest.mark.parametrize("kind", ["sha256", "md5"])
+def test_an_archive_that_changed_is_refused(host, monkeypatch, cache, kind):
+    archive = tar_of(("top/b.txt", b"B\n"))
+    known = sha256(archive) if kind == "sha256" else f"md5:{hashlib.md5(archive).hexdigest()}"
+    offer(host, monkeypatch, archive=archive, sha=known)
     folder = get_toy().folder
     (folder / download.MANIFEST).unlink()
     host.files["/toy.tgz"] = tar_of(("top/b.txt", b"other\n"))
@@ -317,9 +320,9 @@ def test_wrong_contents_of_an_archive_keep_nothing(host, monkeypatch, cache):
     with pytest.raises(DataError, match=r"b\.txt of toy has the wrong checksum"):
         get_toy()
     assert names(cache / "corpora") == []
-    assert names(cache / "downloads") == ["toy.lock"]
+    assert names(cache / "downloads") == [".locks"]
     offer(host, monkeypatch)
-    assert get_toy().fresh  # the bad archive's checksum was not trusted
+    assert get_toy().fresh
 
 
 def test_a_malicious_archive_keeps_nothing(host, monkeypatch, cache):
@@ -327,7 +330,7 @@ def test_a_malicious_archive_keeps_nothing(host, monkeypatch, cache):
     with pytest.raises(DataError, match="unsafe path"):
         get_toy()
     assert names(cache / "corpora") == []
-    assert names(cache / "downloads") == ["toy.lock"]
+    assert names(cache / "downloads") == [".locks"]
 
 
 def test_what_arrived_whole_is_not_fetched_again_after_a_later_file_failed(host, monkeypatch):
@@ -348,17 +351,15 @@ def test_an_unknown_corpus_is_answered_with_the_nearest_name():
 
 def test_every_real_source_is_on_the_web_with_sound_checksums():
     for dataset in DATASETS.values():
-        sums = [item.sha256 for item in dataset.downloads if item.sha256] + list(dataset.contents.values())
-        assert all(len(value) == 64 and int(value, 16) for value in sums)
-        assert all(url.startswith("http") for item in dataset.downloads for url in item.urls)
+        sums = [item.checksum for item in dataset.downloads] + list(dataset.contents.values())
+        assert all(re.fullmatch(r"[0-9a-f]{64}|md5:[0-9a-f]{32}", value) for value in sums)
+        assert all(url.startswith("https://") for item in dataset.downloads for url in item.urls)
         assert json.dumps(dataset.contents)
 
 
 def test_two_processes_do_not_fetch_one_corpus_at_once(host, monkeypatch, cache):
-    fcntl = pytest.importorskip("fcntl")
     offer(host, monkeypatch)
     (cache / "downloads").mkdir(parents=True)
-    with (cache / "downloads" / "toy.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(DataError, match="another process is getting toy"):
-            get_toy()
+    with claim(cache / "downloads", "toy") as mine, pytest.raises(DataError, match="another process is downloading"):
+        assert mine
+        get_toy()

@@ -33,23 +33,19 @@ def get(
         return
     print(fetched.folder)
     say(f"{'fetched' if fetched.fresh else 'already here'}: {len(fetched.files)} files, checksums right")
-    for file in fetched.unverified:
-        say(f"note: no checksum of {file} was known beforehand; the one of this download is now on record")
 
 
 @data_app.command("list")
 def list_corpora(as_json: JSON = False) -> None:
-    """Show the corpora that can be fetched, and which are in the cache."""
-    from lidstone.corpus.cache import cache_root
-    from lidstone.corpus.sources import DATASETS
+    """Show the corpora known by name, where each was found, and what of it is missing there."""
+    from lidstone.corpus.inventory import known_corpora
 
-    corpora = cache_root() / "corpora"
-    here = {name: (corpora / data.folder).is_dir() for name, data in sorted(DATASETS.items())}
+    found = known_corpora()
     if as_json:
-        print_json([{"name": name, "here": here[name], "licence": DATASETS[name].licence} for name in here])
+        print_json([corpus.to_dict() for corpus in found])
     else:
-        rows = [[name, "yes" if present else "no", DATASETS[name].licence] for name, present in here.items()]
-        print_table(["name", "here", "licence"], rows)
+        rows = [[corpus.name, corpus.state, str(corpus.folder or "-"), corpus.licence] for corpus in found]
+        print_table(["name", "here", "folder", "licence"], rows)
 
 
 @data_app.command()
@@ -93,5 +89,4 @@ def _facts(fetched: Fetched) -> dict[str, Any]:
         "folder": str(fetched.folder),
         "fresh": fetched.fresh,
         "files": fetched.files,
-        "unverified": list(fetched.unverified),
     }

@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
     >>> environment()["versions"]["lidstone"] is None
     False
     """
-    from lidstone.corpus.cache import cache_root
+    from lidstone.corpus.cache import cache_folder
 
     return {
         "python": platform.python_version(),
@@ -47,7 +47,7 @@ def environment() -> dict[str, Any]:
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "folders": {
             "data": os.environ.get("LIDSTONE_DATA"),
-            "cache": str(cache_root()),
+            "cache": str(cache_folder()),
             "numba_cache": os.environ.get("NUMBA_CACHE_DIR", "beside the modules (__pycache__)"),
         },
     }

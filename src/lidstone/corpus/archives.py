@@ -39,7 +39,13 @@ def extract(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
                 _write_all(_tar_members(opened_tar), archive, folder, members)
                 _read_to_end(opened_tar)
     except _BAD as error:
-        raise DataError(f"{archive.name} is no readable archive: {error}", hint="download it again") from error
+        raise DataError(
+            f"{archive.name} is no readable archive: {_first_line(error)}", hint="download it again"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def is_safe(name: str) -> bool:

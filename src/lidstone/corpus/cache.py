@@ -15,18 +15,27 @@ from lidstone.errors import LidstoneError
 from lidstone.text.corpora import data_root
 
 
-def cache_root() -> Path:
-    """`LIDSTONE_CACHE` where set, else the platform's folder for caches; made when missing."""
+def cache_folder() -> Path:
+    """`LIDSTONE_CACHE` where set, else the platform's folder for caches; whether it is there or not."""
     chosen = os.environ.get("LIDSTONE_CACHE")
-    root = Path(chosen).expanduser() if chosen else _platform_cache() / "lidstone"
-    root.mkdir(parents=True, exist_ok=True)
+    return Path(chosen).expanduser() if chosen else _platform_cache() / "lidstone"
+
+
+def cache_root() -> Path:
+    """The folder of the cache, made when missing."""
+    root = cache_folder()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "set LIDSTONE_CACHE to a folder that you may write to"
+        raise LidstoneError(f"cannot make the cache {root}: {error.strerror}", hint=hint) from error
     return root
 
 
 def corpus_roots() -> list[Path]:
     """Folders that may hold corpora, best first: `LIDSTONE_DATA`, then what `lidstone data get` fetched."""
     named = data_root()
-    return [*([named] if named else []), cache_root() / "corpora"]
+    return [*([named] if named else []), cache_folder() / "corpora"]
 
 
 def sha256_of(path: Path) -> str:

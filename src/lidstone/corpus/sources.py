@@ -1,7 +1,7 @@
 """Where the named corpora come from: public hosts, checksums, licences.
 
-A checksum stands here where it is known beforehand: of the file itself, or of what is inside an archive. Where none is
-known, the one of the first download is written down and every later download must agree (see docs/data.md).
+Every download has a checksum that was published elsewhere before, so that no host has to be trusted: SHA-256 where
+there is one, else MD5, which shows damage and a changed file, though not a skilled attacker (see docs/data.md).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _MULTI30K = (
     "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
 )
 _PYTORCH = "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/"
-_STATMT = ("https://www.statmt.org/", "http://statmt.org/")
+_STATMT = ("https://www.statmt.org/", "https://statmt.org/")
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Download:
     """Mirrors, tried in this order."""
     file: str
     """The name of the file in the corpus folder, or of the archive."""
-    sha256: str | None = None
-    """Checksum of the file as downloaded, where known."""
+    checksum: str
+    """Of the file as downloaded: SHA-256 in hex, or `md5:` and MD5 in hex."""
     members: tuple[tuple[str, str], ...] = ()
     """For archives: (path inside, name in the corpus folder). Nothing else is unpacked."""
 
@@ -111,9 +111,8 @@ IWSLT14 = Dataset(
         Download(
             ("https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",),
             "de-en.tgz",
-            members=tuple(
-                (f"de-en/{name}", name) for name in ("train.tags.de-en.de", "train.tags.de-en.en", *IWSLT14_XML)
-            ),
+            "md5:10936dfdf616504ddbd844e91b94ef4a",
+            tuple((f"de-en/{name}", name) for name in ("train.tags.de-en.de", "train.tags.de-en.en", *IWSLT14_XML)),
         ),
     ),
     IWSLT14_XML,
@@ -140,9 +139,9 @@ MULTI30K = Dataset(
 )
 
 
-def _statmt(path: str, members: tuple[str, ...], sha256: str | None = None) -> Download:
+def _statmt(path: str, members: tuple[str, ...], checksum: str) -> Download:
     pairs = tuple((member, member.rpartition("/")[2]) for member in members)
-    return Download(tuple(host + path for host in _STATMT), path.rpartition("/")[2], sha256, pairs)
+    return Download(tuple(host + path for host in _STATMT), path.rpartition("/")[2], checksum, pairs)
 
 
 WMT14 = Dataset(
@@ -177,6 +176,7 @@ WMT14 = Dataset(
                 "test-full/newstest2014-deen-src.de.sgm",
                 "test-full/newstest2014-deen-ref.en.sgm",
             ),
+            "md5:a8cd784e006feb32ac6f3d9ec7eb389a",  # sacreBLEU's
         ),
     ),
 )

@@ -7,6 +7,7 @@ it again. A wrong checksum throws everything away.
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import time
 import urllib.error
@@ -26,19 +27,22 @@ _BLOCK = 1 << 16
 def fetch(
     urls: Sequence[str],
     target: Path,
-    sha256: str | None = None,
+    checksum: str,
     *,
     show: bool = True,
     tries: int = 5,
     pause: float = 1.0,
     timeout: float = 30.0,
 ) -> str:
-    """Bring one of `urls` to `target` and return its sha256; mirrors are tried in order."""
+    """Download one of `urls` to `target` and return its checksum; mirrors are tried in order.
+
+    The checksum is SHA-256 in hex, or `md5:` and MD5 in hex.
+    """
     problems = []
     for url in urls:
         try:
             _fetch_one(url, _part(target), tries, pause, timeout, show)
-            return _accept(_part(target), target, sha256, url)
+            return _accept(_part(target), target, checksum, url)
         except _Unreachable as problem:
             problems.append(str(problem))
     raise DataError(
@@ -54,9 +58,26 @@ def _part(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def _accept(part: Path, target: Path, expected: str | None, url: str) -> str:
-    actual = sha256_of(part)
-    if expected is not None and actual != expected:
+def checksum_of(path: Path, like: str) -> str:
+    """The checksum of a file, of the kind that `like` is.
+
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a"
+    >>> _ = file.write_bytes(b"a")
+    >>> checksum_of(file, "md5:..."), checksum_of(file, "ca97...")[:8]
+    ('md5:0cc175b9c0f1b6a831c399e269772661', 'ca978112')
+    """
+    if not like.startswith("md5:"):
+        return sha256_of(path)
+    with path.open("rb") as file:
+        digest = hashlib.md5(usedforsecurity=False)
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return f"md5:{digest.hexdigest()}"
+
+
+def _accept(part: Path, target: Path, expected: str, url: str) -> str:
+    actual = checksum_of(part, expected)
+    if actual != expected:
         part.unlink()
         raise DataError(
             f"{url} has the wrong checksum: {actual}, not {expected}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lidstone.errors import RunError
-from lidstone.files import write_text
+from lidstone.files import parse_json, write_text
 from lidstone.sweep.grid import Cell
 from lidstone.sweep.jobs import Outcome, TrialName
 from lidstone.sweep.search import Search
@@ -82,7 +82,7 @@ def check_folder(output: Path) -> None:
     if not file.exists():
         return
     try:
-        schema = int(json.loads(file.read_text(encoding="utf-8"))["schema"])
+        schema = int(parse_json(file.read_bytes())["schema"])
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file} is damaged", hint="delete it; finished runs are kept") from error
     if schema > SCHEMA:
