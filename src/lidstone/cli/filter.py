@@ -1,0 +1,115 @@
+"""`lidstone filter`: the perplexity of every line or document, and the best of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lidstone.cli.console import print_json, say, table_signature
+from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, read_table
+from lidstone.errors import InputError
+
+if TYPE_CHECKING:
+    from lidstone.ngram.filtering.documents import Bad
+
+NAMED = 20
+"""Bad lines that are named one by one where a file keeps all of them."""
+
+
+def filter(
+    table: MODEL,
+    texts: TEXTS,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="The file to write, compressed if its name says so; - is stdout.")
+    ] = "-",
+    max_perplexity: Annotated[float | None, typer.Option(help="Keep documents up to this perplexity.")] = None,
+    min_perplexity: Annotated[float | None, typer.Option(help="Keep documents from this perplexity on.")] = None,
+    keep: Annotated[float | None, typer.Option(help="Keep this share of the documents, the lowest scores.")] = None,
+    percentiles: Annotated[
+        str | None, typer.Option(help="Sort into head, middle and tail at these percentiles, such as 30,60.")
+    ] = None,
+    bucket: Annotated[str | None, typer.Option(help="Keep head, middle or tail alone.")] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="TABLE", help="A model of general text: score by the Moore-Lewis difference.")
+    ] = None,
+    max_difference: Annotated[float | None, typer.Option(help="Keep documents up to this difference.")] = None,
+    format: Annotated[str, typer.Option(help="text, jsonl, or auto: by the name of the input.")] = "auto",
+    field: Annotated[str, typer.Option(help="The field of a JSON object that holds the text.")] = "text",
+    bare: Annotated[bool, typer.Option("--bare", help="Write documents without their scores.")] = False,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Threads; all cores by default.")] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin an unfinished run again from the start.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Give every line, or every JSON object on a line, its perplexity, and keep the best."""
+    from lidstone.ngram.filtering.filter import filter_documents
+
+    if output != "-":
+        check_folder(Path(output))
+    model, general = read_table(table), None if against is None else read_table(against)
+    reporter = Reporter(output)
+    done = filter_documents(
+        model,
+        texts,
+        output,
+        against=general,
+        format=format,  # type: ignore[arg-type]
+        field=field,
+        max_perplexity=max_perplexity,
+        min_perplexity=min_perplexity,
+        max_difference=max_difference,
+        keep=keep,
+        percentiles=parse_percentiles(percentiles),
+        bucket=bucket,
+        bare=bare,
+        jobs=jobs,
+        restart=restart,
+        show=True,
+        say=say,
+        report=reporter,
+    )
+    _print(done, reporter, table_signature(model), as_json)
+
+
+class Reporter:
+    """Names bad lines on stderr: all of them, or the first where a file keeps them."""
+
+    def __init__(self, output: str) -> None:
+        self.file = None if output == "-" else f"{output}.bad"
+        self.seen = 0
+
+    def __call__(self, bad: Bad) -> None:
+        """Name one."""
+        self.seen += 1
+        if self.file is None or self.seen <= NAMED:
+            say(f"warning: {bad.where}: {bad.reason}")
+        elif self.seen == NAMED + 1:
+            say(f"warning: further bad lines are named in {self.file} alone")
+
+
+def parse_percentiles(text: str | None) -> tuple[float, float] | None:
+    """Two numbers between a comma.
+
+    >>> parse_percentiles("30,60"), parse_percentiles(None)
+    ((30.0, 60.0), None)
+    """
+    if text is None:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError as error:
+        raise InputError(f"--percentiles {text} are not two numbers", hint="such as 30,60") from error
+    return low, high
+
+
+def _print(done: Any, reporter: Reporter, signature: str, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json and reporter.file is not None:
+        print_json({**asdict(done), "signature": signature})
+        return
+    bad = f", {done.bad:,} bad lines" + (f" in {reporter.file}" if reporter.file else "") if done.bad else ""
+    perplexity = "-" if done.perplexity is None else f"{done.perplexity:.4f}"
+    say(f"kept {done.kept:,} of {done.documents:,} documents{bad}; perplexity of all {perplexity}")
+    say(signature)

@@ -1,0 +1,382 @@
+"""The filter: values against the definition, choices against sorting, bytes against what went in."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lidstone.errors import InputError, RunError, TextError
+from lidstone.ngram.counts import count_text
+from lidstone.ngram.filtering import run as filter_run
+from lidstone.ngram.filtering.filter import filter_documents
+from lidstone.ngram.filtering.scoring import LineScorer, score_documents
+from lidstone.ngram.filtering.selection import NOTHING, cut_at
+from lidstone.ngram.smoothers.witten_bell import WittenBell
+from lidstone.ngram.table import BackoffTable
+
+WORDS = ["the", "cat", "dog", "sat", "saw", "a", "owl", "on", "mat", "zebra", "<unk>"]
+
+
+def fit(text: bytes, order: int = 3) -> BackoffTable:
+    return WittenBell().fit(count_text(io.BytesIO(text), order))
+
+
+TABLE = fit(b"the cat sat on the mat\nthe dog sat\na cat saw the dog\nthe owl saw a mat\n")
+GENERAL = fit(b"zebra zebra cat\nowl on a zebra\nmat mat the\n", 2)
+
+
+def lines(number: int, seed: int = 0, most: int = 6) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choice(WORDS) for _ in range(draw.randint(0, most))) for _ in range(number)]
+
+
+def log10_of(table: BackoffTable, line: str) -> tuple[float, int]:
+    """A line word by word, with the whole history each time: log10 p and words + 1."""
+    words = [word.decode() for word in line.encode().split()]  # at ASCII white space, as the kenlm module does
+    known = table.vocab.index
+    ids = [known[word] if word in known and word not in ("<s>", "</s>") else table.vocab.unk for word in words]
+    history, total = [table.vocab.bos], 0.0
+    for word in (*ids, table.vocab.eos):
+        total += float(table.logprob([word], [history])[0]) / math.log(10)
+        history.append(word)
+    return total, len(words) + 1
+
+
+def perplexity_of(table: BackoffTable, text: str) -> float:
+    """CCNet: 10^(-sum log10 / sum(words + 1)) over the lines."""
+    logs, sizes = zip(*(log10_of(table, line) for line in text.removesuffix("\n").split("\n")), strict=True)
+    return 10 ** (-sum(logs) / sum(sizes))
+
+
+def filtered(text: str | bytes, folder: Path, name: str = "out.txt", **settings) -> list[str]:
+    data = text if isinstance(text, bytes) else text.encode()
+    filter_documents(TABLE, io.BytesIO(data), folder / name, **settings)
+    return (folder / name).read_text(encoding="utf-8").splitlines()
+
+
+def test_every_line_gets_the_perplexity_of_the_definition(tmp_path):
+    text = [*lines(200), "", "  the\tcat ", "the</s> x", "<s> the cat </s>", "the\u00a0cat", "the\x0bcat\x0csat"]
+    filtered("".join(f"{line}\n" for line in text), tmp_path)
+    out = (tmp_path / "out.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    assert [row.split("\t", 1)[1] for row in out] == text
+    for line, row in zip(text, out, strict=True):
+        assert float(row.split("\t")[0]) == pytest.approx(perplexity_of(TABLE, line), abs=6e-5)
+
+
+def test_a_document_of_several_lines_is_scored_line_by_line(tmp_path):
+    texts = ["the cat\nsat on\n", "the cat\n\nsat", "", "\n", "the dog saw", "a\r\nb"]
+    data = "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts))
+    rows = [json.loads(line) for line in filtered(data, tmp_path, format="jsonl")]
+    assert [row["text"] for row in rows] == texts
+    for row in rows:
+        assert row["perplexity"] == pytest.approx(perplexity_of(TABLE, row["text"]), abs=6e-5)
+
+
+def test_values_are_those_of_the_kenlm_module(tmp_path):
+    """A Python loop as CCNet's: model.score per line, len(line.split()) + 1."""
+    kenlm = pytest.importorskip("kenlm")
+    from lidstone.ngram.arpa.read_write import write_arpa
+
+    write_arpa(TABLE, tmp_path / "model.arpa")
+    model = kenlm.Model(str(tmp_path / "model.arpa"))
+    text = lines(300, seed=5)
+    for line, row in zip(text, filtered("\n".join(text), tmp_path), strict=True):
+        expected = 10 ** (-model.score(line) / (len(line.split()) + 1))
+        assert float(row.split("\t")[0]) == pytest.approx(expected, rel=2e-5, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"keep": 0.4}, {"bucket": "middle"}, {"max_perplexity": 9.0}, {"against": GENERAL}]
+)
+def test_the_result_does_not_depend_on_chunks_or_threads(tmp_path, settings):
+    data = "\n".join(lines(150)) + "\n"
+    whole = filtered(data, tmp_path, **settings)
+    for chunk_bytes, jobs in ((1, 1), (17, 3), (400, 2)):
+        assert filtered(data, tmp_path, chunk_bytes=chunk_bytes, jobs=jobs, **settings) == whole
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.5, 1.0])
+def test_a_share_is_exact_and_ties_go_by_place(tmp_path, share):
+    text = lines(120, most=3)  # short lines: many ties
+    scores = [perplexity_of(TABLE, line) for line in text]
+    scored = score_documents(LineScorer(TABLE), [line.encode() for line in text]).perplexity
+    assert scored.tolist() == pytest.approx(scores)
+    order = np.argsort(scored, kind="stable")
+    chosen = sorted(order[: math.ceil(share * len(text) - 1e-9)])
+    out = filtered("\n".join(text), tmp_path, keep=share, bare=True)
+    assert out == [text[i] for i in chosen]
+
+
+def test_buckets_part_the_corpus(tmp_path):
+    text = lines(100, seed=3)
+    whole = filtered("\n".join(text), tmp_path, percentiles=(30, 60))
+    columns = [line.split("\t") for line in whole]
+    sizes = {name: sum(row[1] == name for row in columns) for name in ("head", "middle", "tail")}
+    assert sizes == {"head": 30, "middle": 30, "tail": 40}
+    worst = {name: max(float(row[0]) for row in columns if row[1] == name) for name in sizes}
+    assert worst["head"] <= worst["middle"] <= worst["tail"]
+    for name in sizes:
+        assert filtered("\n".join(text), tmp_path, bucket=name) == [line for line in whole if f"\t{name}\t" in line]
+
+
+def test_the_moore_lewis_difference(tmp_path):
+    text = lines(60, seed=8)
+    out = filtered("\n".join(text), tmp_path, against=GENERAL)
+    for line, row in zip(text, out, strict=True):
+        inside, general = perplexity_of(TABLE, line), perplexity_of(GENERAL, line)
+        values = [float(value) for value in row.split("\t")[:2]]
+        assert values == pytest.approx([inside, math.log(inside) - math.log(general)], abs=6e-5)
+    kept = filtered("\n".join(text), tmp_path, against=GENERAL, keep=0.25)
+    lowest = sorted(out, key=lambda row: float(row.split("\t")[1]))[:15]
+    assert len(kept) == 15 and {float(row.split("\t")[1]) for row in kept} == {float(r.split("\t")[1]) for r in lowest}
+    bounded = filtered("\n".join(text), tmp_path, against=GENERAL, max_difference=-0.5)
+    assert bounded == [row for row in out if float(row.split("\t")[1]) <= -0.5]
+
+
+def test_bounds_on_the_perplexity(tmp_path):
+    text = "\n".join(lines(80))
+    out = filtered(text, tmp_path)
+    kept = filtered(text, tmp_path, max_perplexity=12, min_perplexity=6)
+    assert kept == [row for row in out if 6 <= float(row.split("\t")[0]) <= 12] and 0 < len(kept) < len(out)
+
+
+def test_objects_keep_their_bytes(tmp_path):
+    raw = [
+        '{"text":"the cat","n":1.0,  "u":"\\u00e9\\ud83d\\ude00", "text2": [1,2]}  ',
+        '{ "a": {"perplexity": 3}, "text": "sat" }',
+        '{"perplexity": 1, "text": "sat", "lone": "\\ud800"}',
+        '{"text": "half \\ud800 pair\\u0000"}',
+    ]
+    out = filtered("\n".join(raw), tmp_path, format="jsonl")
+    assert out[0].startswith('{"text":"the cat","n":1.0,  "u":"\\u00e9\\ud83d\\ude00", "text2": [1,2], "perplexity": ')
+    again = [json.loads(line) for line in out]
+    assert again[1]["a"] == {"perplexity": 3} and again[1]["perplexity"] == again[2]["perplexity"] > 1
+    assert again[2]["lone"] == "\ud800" and list(again[2]) == ["text", "lone", "perplexity"]
+    assert again[3]["perplexity"] == pytest.approx(perplexity_of(TABLE, "q q q"), abs=1e-4)
+    assert filtered("\n".join(raw), tmp_path, format="jsonl", bare=True) == raw
+
+
+def test_bad_lines_are_named_kept_and_counted(tmp_path):
+    good = json.dumps({"text": "the cat"}).encode()
+    bad = [b"{", b"[1]", b'{"t": "x"}', b'{"text": null}', b'{"text": 5}', b'{"text": "\xff"}', b"[" * 100_000]
+    data = b"\n".join([good, *bad, b"", b"   ", good])
+    (tmp_path / "in.jsonl").write_bytes(data)
+    seen = []
+    done = filter_documents(TABLE, tmp_path / "in.jsonl", tmp_path / "out.jsonl", report=seen.append, chunk_bytes=64)
+    assert (done.documents, done.kept, done.bad) == (2, 2, 7)
+    assert [b.where for b in seen] == [f"{tmp_path / 'in.jsonl'}:{n}" for n in range(2, 9)]
+    reasons = [b.reason for b in seen]
+    assert reasons[1:6] == [
+        "not a JSON object but an array",
+        "no field 'text'",
+        "the field 'text' is null, not a string",
+        "the field 'text' is a number, not a string",
+        "not UTF-8: 0xff at byte 11 of the line",
+    ]
+    assert reasons[0].startswith("not JSON") and "nested too deeply" in reasons[6]
+    rejected = (tmp_path / "out.jsonl.bad").read_bytes().split(b"\n")[:-1]
+    assert [line.split(b"\t", 1)[1] for line in rejected] == bad
+
+
+@pytest.mark.parametrize("settings", [{}, {"keep": 1.0}])
+def test_text_with_nul_or_broken_utf8(tmp_path, settings):
+    data = b"\xef\xbb\xbfthe cat\nb\xffd\nnul\0here\nsat\n"
+    seen = []
+    done = filter_documents(TABLE, io.BytesIO(data), tmp_path / "o", report=seen.append, bare=True, **settings)
+    assert (tmp_path / "o").read_bytes() == b"the cat\nsat\n" and done.bad == 2
+    assert [(b.where, b.raw) for b in seen] == [("<stream>:2", b"b\xffd"), ("<stream>:3", b"nul\0here")]
+    assert [b.reason.split(" at")[0] for b in seen] == ["not UTF-8: 0xff", "a NUL byte"]
+
+
+def test_a_line_of_ten_megabytes(tmp_path):
+    long = "the cat " * 1_250_000
+    out = filtered(f"sat\n{long}\nsat\n", tmp_path)
+    assert [len(line.split("\t", 1)[1]) for line in out] == [3, len(long), 3]
+    ids = TABLE.vocab.encode(long.split())
+    expected = math.exp(-TABLE.token_logprobs(np.append(ids, TABLE.vocab.eos)).mean())
+    assert float(out[1].split("\t")[0]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_nothing_in_nothing_out(tmp_path):
+    assert filtered("", tmp_path) == []
+    assert filtered("", tmp_path, keep=0.5) == []
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz", ".zst"])
+def test_compressed_in_and_out(tmp_path, suffix):
+    text = "\n".join(lines(50)) + "\n"
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(text.encode()))
+    filter_documents(TABLE, [tmp_path / "in.txt.gz"] * 2, tmp_path / f"o.txt{suffix}", bare=True, chunk_bytes=99)
+    from lidstone.text.streams import open_bytes
+
+    with open_bytes(tmp_path / f"o.txt{suffix}") as stream:
+        assert stream.read().decode() == text * 2
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("settings", [{}, {"keep": 0.5}, {"against": GENERAL, "bucket": "tail"}])
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("after", [1, 5, 12])
+def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(
+    tmp_path, monkeypatch, settings, compressed, after
+):
+    text = ("\n".join([*lines(60), "nul\0", *lines(60, seed=1)]) + "\n").encode()
+    file = tmp_path / ("in.txt.gz" if compressed else "in.txt")
+    file.write_bytes(gzip.compress(text) if compressed else text)
+    arguments = {"chunk_bytes": 150, "jobs": 2, **settings}
+    whole = filter_documents(TABLE, [file, file], tmp_path / "whole.txt", **arguments)
+    read = []
+
+    def failing(sources, begin=None, **options):
+        for number, chunk in enumerate(chunks(sources, begin, **options)):
+            if number == after:
+                raise Stop
+            read.append(chunk)
+            yield chunk
+
+    chunks = filter_run.read_chunks
+    monkeypatch.setattr(filter_run, "read_chunks", failing)
+    stops = 0
+    while True:
+        try:
+            done = filter_documents(TABLE, [file, file], tmp_path / "parts.txt", **arguments)
+            break
+        except Stop:
+            stops += 1
+            assert not (tmp_path / "parts.txt").exists()
+    assert stops >= 1 and done.resumed
+    assert (tmp_path / "parts.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
+    assert (tmp_path / "parts.txt.bad").read_bytes() == (tmp_path / "whole.txt.bad").read_bytes()
+    assert sum(len(chunk.lines) for chunk in read) == 242 * (2 if settings else 1)  # nothing was done twice
+    assert (done.documents, done.kept, done.bad) == (whole.documents, whole.kept, whole.bad)
+    assert done.perplexity == pytest.approx(whole.perplexity, rel=1e-12)
+    assert {f.name for f in tmp_path.iterdir()} == {
+        file.name,
+        *(f"{n}.txt{s}" for n in ("whole", "parts") for s in ("", ".bad")),
+    }
+
+
+def test_what_was_written_after_the_last_record_is_written_again_not_twice(tmp_path, monkeypatch):
+    (tmp_path / "in.txt").write_text("\n".join(lines(100)))
+    arguments = {"chunk_bytes": 100, "jobs": 1}
+    filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "whole.txt", **arguments)
+    with monkeypatch.context() as patch:
+        patch.setattr(filter_run, "read_chunks", _stopping(filter_run.read_chunks, 6))
+        with pytest.raises(Stop):
+            filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "out.txt", **arguments)
+    with (tmp_path / "out.txt.partial").open("ab") as file:
+        file.write(b"half a li")  # as a kill leaves it
+    filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "out.txt", **arguments)
+    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
+
+
+def _stopping(chunks, after):
+    def read(*arguments, **options):
+        for number, chunk in enumerate(chunks(*arguments, **options)):
+            if number == after:
+                raise Stop
+            yield chunk
+
+    return read
+
+
+def test_other_settings_or_inputs_do_not_go_on_with_an_unfinished_run(tmp_path, monkeypatch):
+    (tmp_path / "in.txt").write_text("\n".join(lines(100)))
+    with monkeypatch.context() as patch:
+        patch.setattr(filter_run, "read_chunks", _stopping(filter_run.read_chunks, 3))
+        with pytest.raises(Stop):
+            filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", chunk_bytes=90)
+    with pytest.raises(RunError, match="begun with other settings"):
+        filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", bare=True)
+    with pytest.raises(RunError, match="begun with other model"):
+        filter_documents(GENERAL, tmp_path / "in.txt", tmp_path / "o")
+    (tmp_path / "o.state").write_text("{")
+    with pytest.raises(RunError, match="cannot be read"):
+        filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o")
+    assert filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", bare=True, restart=True).kept == 100
+    assert (tmp_path / "o").read_text().splitlines() == lines(100)
+
+
+def test_two_runs_to_one_output_are_refused(tmp_path):
+    from lidstone.ngram.filtering.checkpoint import Files
+
+    files = Files(str(tmp_path / "o"), {})
+    with pytest.raises(RunError, match="another process is writing"):
+        Files(str(tmp_path / "o"), {})
+    files.close()
+
+
+def test_input_that_breaks_off_is_an_error_after_all_that_was_read(tmp_path):
+    data = gzip.compress("\n".join(lines(40_000)).encode())
+    (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
+    with pytest.raises(TextError, match="cut off"):
+        filter_documents(TABLE, tmp_path / "in.gz", tmp_path / "o", chunk_bytes=50_000)
+    assert len((tmp_path / "o.partial").read_bytes().splitlines()) > 500
+    (tmp_path / "in.gz").write_bytes(data)
+    with pytest.raises(RunError, match="other inputs"):
+        filter_documents(TABLE, tmp_path / "in.gz", tmp_path / "o", chunk_bytes=1000)
+
+
+def test_a_cut_is_that_of_sorting(tmp_path):
+    draw = np.random.default_rng(0)
+    scores = np.concatenate(
+        [draw.normal(size=500), draw.integers(-3, 3, 300).astype(float), [np.inf, np.nan, -0.0, 0.0]]
+    )
+    draw.shuffle(scores)
+    scores.tofile(tmp_path / "s")
+    real = np.flatnonzero(~np.isnan(scores))
+    order = real[np.argsort(scores[real], kind="stable")]
+    for share in (0.001, 0.1, 0.37, 0.5, 0.99, 1.0):
+        cut = cut_at(tmp_path / "s", share)
+        inside = np.flatnonzero(cut.inside(scores, np.arange(len(scores))))
+        assert sorted(order[: math.ceil(share * len(real) - 1e-9)]) == inside.tolist()
+    assert cut_at(tmp_path / "s", 0.0) == NOTHING
+    assert not NOTHING.inside(scores, np.arange(len(scores))).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"keep": 30.0}, "share between 0 and 1"),
+        ({"keep": 0.0}, "share between 0 and 1"),
+        ({"percentiles": (60, 30)}, "two, rising"),
+        ({"bucket": "top"}, "no bucket 'top'"),
+        ({"max_perplexity": 0.5}, "1 or more"),
+        ({"max_difference": 1.0}, "second model"),
+        ({"format": "xml"}, "auto, text or jsonl"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path, settings, message):
+    with pytest.raises(InputError, match=message):
+        filter_documents(TABLE, io.BytesIO(b"a\n"), tmp_path / "o", **settings)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_tell_the_format(tmp_path):
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"text": "cat"}\n'))
+    (tmp_path / "b.txt").write_text("cat\n")
+    filter_documents(TABLE, tmp_path / "a.jsonl.gz", tmp_path / "o")
+    assert json.loads((tmp_path / "o").read_text())["text"] == "cat"
+    with pytest.raises(InputError, match="some inputs are text"):
+        filter_documents(TABLE, [tmp_path / "a.jsonl.gz", tmp_path / "b.txt"], tmp_path / "o")
+
+
+def test_a_word_that_no_model_predicts(tmp_path):
+    """Without an unknown word a document with one is impossible: infinite, null in JSON, out of every bound."""
+    from dataclasses import replace
+
+    table = replace(TABLE, vocab=replace(TABLE.vocab, unk=None))
+    done = filter_documents(table, io.BytesIO(b"the cat\nthe yak\n"), tmp_path / "o")
+    assert (tmp_path / "o").read_text().splitlines()[1].split("\t")[0] == "inf" and done.impossible == 1
+    assert filter_documents(table, io.BytesIO(b"the cat\nthe yak\n"), tmp_path / "o", max_perplexity=1e300).kept == 1
