@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.ngram.combine.mixing import mix
     from lidstone.ngram.combine.pruning import prune
     from lidstone.ngram.counts import Counts, count, count_text
+    from lidstone.ngram.filtering.filter import filter_documents
     from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
     from lidstone.ngram.smoothers.add_lambda import AddLambda
     from lidstone.ngram.smoothers.good_turing import GoodTuring
@@ -74,6 +75,7 @@ _MODULES = {
     "count": "ngram.counts",
     "count_text": "ngram.counts",
     "explain": "regularizer.explain",
+    "filter_documents": "ngram.filtering.filter",
     "get_smoother": "ngram.smoothers.registry",
     "load": "ngram.storage",
     "mix": "ngram.combine.mixing",
@@ -115,6 +117,7 @@ __all__ = [
     "count",
     "count_text",
     "explain",
+    "filter_documents",
     "get_smoother",
     "load",
     "mix",

@@ -39,7 +39,7 @@ def test_the_examples_print_what_the_page_says(tmp_path, monkeypatch):
     assert len(commands) >= 8
 
 
-VERBS = ["count", "merge", "fit", "score", "explain", "sample", "convert", "mix", "prune", "env"]
+VERBS = ["count", "merge", "fit", "score", "explain", "sample", "convert", "mix", "prune", "filter", "env"]
 
 
 @pytest.mark.parametrize("verb", VERBS)

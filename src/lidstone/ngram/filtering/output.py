@@ -42,16 +42,19 @@ def json_lines(raw: Iterable[bytes], names: Sequence[str], rows: Iterable[Row]) 
 
 def compressor(name: str) -> Callable[[bytes], bytes]:
     """What compresses a block as the name of the file asks; blocks one after the other are a file of that format."""
-    if name.endswith(".zst"):
-        import zstandard
-
-        return zstandard.ZstdCompressor().compress
     kinds: dict[str, Callable[[bytes], bytes]] = {
         "gz": lambda block: gzip.compress(block, 6, mtime=0),
         "bz2": bz2.compress,
         "xz": lambda block: lzma.compress(block, preset=1),
+        "zst": _zstd,
     }
     return kinds.get(name.rsplit(".", 1)[-1], bytes)
+
+
+def _zstd(block: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(block)  # a compressor belongs to one thread
 
 
 def _columns(row: Row) -> bytes:
