@@ -87,12 +87,56 @@ def test_score_is_the_number_worked_out_by_hand(tiny):
 
 
 def test_score_by_sentence(tiny):
-    lines = run("score", tiny / "t", "-", "--sentences", stdin="a b\n\nz\n").stdout.splitlines()
+    found = run("score", tiny / "t", "-", "--sentences", stdin="a b\n\nz\n")
     # p(<unk>|<s>) = 1/6; p(</s>|<unk>) = 1/4, for nothing follows <unk>
-    assert lines[0] == f"{np.log10(1 / 15):.6f}\t3\t0"
-    assert lines[1] == f"{np.log10(1 / 24):.6f}\t2\t1"
-    assert lines[2] == f"perplexity {(15 * 24) ** (1 / 5):.4f}  (5 tokens, 1 OOV, vocabulary 4)"
-    assert answer("score", tiny / "t", "-", "--sentences", stdin="a b\n")["sentences"][0]["tokens"] == 3
+    assert found.stdout.splitlines() == [
+        f"{np.log10(1 / 15):.6f}\t3\t0\t{15 ** (1 / 3):.4f}",
+        "0.000000\t0\t0\t-",
+        f"{np.log10(1 / 24):.6f}\t2\t1\t{24 ** (1 / 2):.4f}",
+    ]
+    assert f"perplexity {(15 * 24) ** (1 / 5):.4f}  (5 tokens, 1 OOV, vocabulary 4)" in found.stderr
+    facts = answer("score", tiny / "t", "-", "--sentences", stdin="a b\n\n")
+    assert [record["tokens"] for record in facts["sentences"]] == [3, 0]
+    assert facts["sentences"][1]["perplexity"] is None
+
+
+def test_blank_lines_are_skipped_or_scored_as_sentences(tiny):
+    facts = answer("score", tiny / "t", "-", "--sentences", "--blank", "count", stdin="a b\n\n")
+    # p(</s>|<s>) = (0+1)/(2+4)
+    assert facts["sentences"][1] == pytest.approx({"log10": np.log10(1 / 6), "tokens": 1, "oov": 0, "perplexity": 6})
+    assert facts["perplexity"] == pytest.approx((15 * 6) ** (1 / 4))
+    skipped = answer("score", tiny / "t", "-", stdin="a b\n\n")
+    assert skipped["perplexity"] == pytest.approx(15 ** (1 / 3))
+    assert skipped["signature"] != facts["signature"]
+    assert "choose skip or count" in run("score", tiny / "t", "-", "--blank", "no", stdin="a", code=1).stderr
+
+
+def test_count_may_count_blank_lines(tmp_path):
+    facts = [
+        answer("count", "-", "-n", 2, "-o", tmp_path / "c", *blank, stdin="a\n\n")
+        for blank in ([], ["--blank", "count"])
+    ]
+    assert [fact["sentences"] for fact in facts] == [1, 2]
+    assert ld.load(tmp_path / "c").of([3, 1]) == 1  # <s> </s>
+
+
+def test_score_by_word_is_in_the_format_of_kenlm(tiny):
+    found = run("score", tiny / "t", "-", "--words", stdin="a z\n\n")
+    # p(a|<s>) = 3/6: a bigram; p(<unk>|a) = 1/6: unigrams; p(</s>|<unk>) = 1/4: unigrams
+    logs = [f"{np.log10(p):.7g}" for p in (1 / 2, 1 / 6, 1 / 4)]
+    total = f"{np.log10(1 / 48):.7g}"
+    assert (
+        found.stdout
+        == f"a=2 2 {logs[0]}\tz=0 1 {logs[1]}\t</s>=1 1 {logs[2]}\tTotal: {total} OOV: 1\nTotal: 0 OOV: 0\n"
+    )
+    words = answer("score", tiny / "t", "-", "--words", stdin="a z\n")["sentences"][0]["words"]
+    assert words[1] == {"word": "z", "id": 0, "length": 1, "log10": pytest.approx(np.log10(1 / 6))}
+
+
+def test_texts_that_score_differently_have_different_signatures(tiny):
+    one, other = (answer("score", tiny / "t", "-", stdin=text) for text in ("a\x0bb a\n", "a b a\n"))
+    assert one["perplexity"] != other["perplexity"]
+    assert one["signature"] != other["signature"]
 
 
 def test_the_signature_tells_texts_apart_but_not_their_packaging(tiny):

@@ -9,10 +9,25 @@ from hypothesis import strategies as st
 
 from lidstone.errors import InputError, TextError
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.words import read_words, slow_read_words
+from lidstone.text.words import read_batches, read_words, slow_read_words
 
 # few letters, so that words recur; separators, other spaces and controls; 2 to 4 bytes of UTF-8; long words
-PARTS = [*"ab \n\t\r", "<unk>", "\x0b", "\x01", "\u00a0", "\u2003", "é", "𝄞", "abcdefgh", "abcdefghi", "a" * 300]
+PARTS = [
+    *"ab \n\t\r",
+    "<unk>",
+    "<s>",
+    "</s>",
+    "\x0b",
+    "\x0c",
+    "\x01",
+    "\u00a0",
+    "\u2003",
+    "é",
+    "𝄞",
+    "abcdefgh",
+    "abcdefghi",
+    "a" * 300,
+]
 texts = st.lists(st.sampled_from(PARTS), max_size=60).map("".join)
 
 
@@ -22,22 +37,69 @@ def read(text, vocab=None, **options):
     return ids.tolist(), vocab
 
 
-@settings(deadline=None)  # the first call compiles
-@given(texts, st.integers(1, 40))
-def test_the_reader_equals_its_plain_twin(text, size):
-    ids, vocab = read(text, chunk_bytes=size)
-    expected, expected_vocab = slow_read_words(io.BytesIO(text.encode()))
-    assert ids == expected.tolist()
-    assert vocab == expected_vocab
+def outcome(reader, text, *vocab, **options):
+    """The ids and the vocabulary, or the error."""
+    try:
+        ids, found = reader(io.BytesIO(text.encode()), *vocab, **options)
+    except TextError as error:
+        return str(error)
+    return ids.tolist(), found
 
 
 @settings(deadline=None)  # the first call compiles
-@given(texts, texts, st.integers(1, 40))
-def test_with_a_given_vocabulary_too(known, text, size):
-    _, vocab = read(known)
-    ids, same = read(text, vocab, chunk_bytes=size)
-    assert ids == slow_read_words(io.BytesIO(text.encode()), vocab)[0].tolist()
-    assert same is vocab
+@given(texts, st.integers(1, 40), st.sampled_from(["skip", "count"]))
+def test_the_reader_equals_its_plain_twin(text, size, blank):
+    found = outcome(read_words, text, chunk_bytes=size, blank=blank)
+    assert found == outcome(slow_read_words, text, blank=blank)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(texts, texts, st.integers(1, 40), st.sampled_from(["skip", "count"]), st.booleans())
+def test_with_a_given_vocabulary_too(known, text, size, blank, unk):
+    _, vocab = read(known.replace("<s>", "").replace("</s>", ""))
+    if not unk:
+        vocab = Vocabulary(vocab.size, vocab.eos, tokens=vocab.tokens)
+    found = outcome(read_words, text, vocab, chunk_bytes=size, blank=blank)
+    assert found == outcome(slow_read_words, text, vocab, blank=blank)
+
+
+@settings(deadline=None)
+@given(texts.map(lambda text: text.replace("<s>", "").replace("</s>", "")), st.integers(1, 40))
+def test_batches_hold_every_line(text, size):
+    vocab = Vocabulary.from_words(["a", "é"])
+    batches = list(read_batches(io.BytesIO(text.encode()), vocab, chunk_bytes=size))
+    assert b"".join(batch.text for batch in batches) == text.encode()
+    whole, _ = read_words(io.BytesIO(text.encode()), vocab, blank="count")
+    assert [token for batch in batches for token in batch.ids.tolist()] == whole.tolist()
+    assert int((whole == vocab.eos).sum()) == len(text.removesuffix("\n").split("\n")) * bool(text)
+
+
+def test_a_word_that_is_nothing_but_a_form_feed_is_named():
+    with pytest.raises(TextError, match=r"'\\x0c' is not in the vocabulary \(<stream>, line 2\)"):
+        read("a\n\x0c\n", Vocabulary(2, eos=0, tokens=("</s>", "a")))
+
+
+def test_blank_lines_are_skipped_or_counted():
+    vocab = Vocabulary.from_words(["a"])
+    assert read("\na\n \n\n", vocab)[0] == [2, 1]
+    assert read("\na\n \n\n", vocab, blank="count")[0] == [1, 2, 1, 1, 1]
+    with pytest.raises(InputError, match="skip or count"):
+        read("a", blank="keep")
+
+
+def test_what_is_no_text_is_named(tmp_path):
+    import lidstone as ld
+
+    counts = ld.count([[2, 3]], Vocabulary.from_words(["a", "b"]), order=2)
+    table = ld.AddLambda().fit(counts)
+    table.save(tmp_path / "table")
+    ld.write_arpa(table, tmp_path / "m.arpa.gz")
+    for name, what in (("table", "a table, not text"), ("m.arpa.gz", "an ARPA file, not text")):
+        with pytest.raises(TextError, match=what):
+            read_words(tmp_path / name)
+    (tmp_path / "k").write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(100))
+    with pytest.raises(TextError, match="a KenLM binary, not text"):
+        read_words(tmp_path / "k")
 
 
 def test_many_words_outgrow_the_table_and_the_buffers():

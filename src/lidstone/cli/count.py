@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lidstone.cli.console import print_json, print_table, say, signature_line
-from lidstone.cli.inputs import JSON, OUTPUT, TEXTS, check_folder, read_vocabulary
+from lidstone.cli.inputs import BLANK, JSON, OUTPUT, TEXTS, check_blank, check_folder, read_vocabulary
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
     from lidstone.text.inputs import Input
     from lidstone.text.vocabulary import Vocabulary
+    from lidstone.text.words import Blank
 
 
 def count(
@@ -34,6 +35,7 @@ def count(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out files that cannot be read to the end.")
     ] = False,
+    blank: BLANK = "skip",
     as_json: JSON = False,
 ) -> None:
     """Count the n-grams of a text: one sentence a line, words between spaces."""
@@ -46,7 +48,9 @@ def count(
     given = expand(texts, column)
     inputs = readable(given, words, lambda error: say(f"skipped: {error.message}")) if skip_bad else given
     if memory is None:
-        counts = _count_in_memory(inputs, order, words, threshold, output)
+        counts = _count_in_memory(inputs, order, words, threshold, check_blank(blank), output)
+    elif check_blank(blank) == "count":
+        raise InputError("--memory skips blank lines", hint="leave out --blank count, or --memory")
     else:
         counts = _count_on_disk(inputs, order, words, threshold, output, memory, temporary)
     skipped = {"skipped": len(given) - len(inputs)} if skip_bad else {}
@@ -54,13 +58,18 @@ def count(
 
 
 def _count_in_memory(
-    inputs: list[Input], order: int, vocab: Vocabulary | None, threshold: list[int] | None, output: Path
+    inputs: list[Input],
+    order: int,
+    vocab: Vocabulary | None,
+    threshold: list[int] | None,
+    blank: Blank,
+    output: Path,
 ) -> Counts:
     from lidstone.ngram.counts import count_text
     from lidstone.ngram.storage import save
 
     sources = [item.open() for item in inputs]
-    counts = count_text(sources, order, vocab=vocab, thresholds=threshold, show=True)
+    counts = count_text(sources, order, vocab=vocab, thresholds=threshold, blank=blank, show=True)
     save(counts, output)
     return counts
 

@@ -13,6 +13,7 @@ from lidstone.text.streams import COMPRESSED
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
     from lidstone.text.vocabulary import Vocabulary
+    from lidstone.text.words import Blank
 
 TEXTS: TypeAlias = Annotated[
     list[str],
@@ -21,6 +22,9 @@ TEXTS: TypeAlias = Annotated[
 MODEL: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="A table made by fit, or an ARPA file.")]
 OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 MODEL_FILE = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; else a table."
+BLANK: TypeAlias = Annotated[
+    str, typer.Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
+]
 JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 
 
@@ -85,3 +89,10 @@ def check_folder(output: Path) -> None:
         raise LidstoneError(f"cannot write {output}: there is no folder {output.parent}", hint="create it first")
     if output.is_dir():
         raise LidstoneError(f"cannot write {output}: it is a folder", hint="give the name of a file")
+
+
+def check_blank(blank: str) -> Blank:
+    """Refuse another way to treat blank lines than skip and count."""
+    if blank not in ("skip", "count"):
+        raise LidstoneError(f"--blank {blank} is unknown", hint="choose skip or count")
+    return blank  # type: ignore[return-value]

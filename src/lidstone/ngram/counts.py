@@ -24,7 +24,7 @@ from lidstone.ngram.trie import Trie, check_order, restrict, sum_children
 from lidstone.text.datasets import check_vocabulary, id_rows, is_packed
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
-from lidstone.text.words import Sources, read_words
+from lidstone.text.words import Blank, Sources, read_words
 
 Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
 
@@ -166,11 +166,13 @@ def count_text(
     *,
     vocab: Vocabulary | None = None,
     thresholds: Sequence[int] | None = None,
+    blank: Blank = "skip",
     show: bool = False,
 ) -> Counts:
     r"""Count the words of one text or several: paths, `-` for standard input, or open files; a line is a sentence.
 
-    The vocabulary is that of the text unless given; then unknown words are counted as its `unk`.
+    The vocabulary is that of the text unless given; then unknown words are counted as its `unk`. Lines without words
+    are skipped; `blank="count"` makes them sentences of their end alone, as KenLM's lmplz does.
 
     >>> import io
     >>> counts = count_text(io.BytesIO(b"a b\nb\n"), order=2)
@@ -178,7 +180,7 @@ def count_text(
     (1, 5)
     """
     check_order(order)
-    ids, vocab = read_words(sources, vocab, show=show)
+    ids, vocab = read_words(sources, vocab, blank=blank, show=show)
     stream = sentence_stream(ids, vocab)
     del ids  # counting is where memory is highest, and needs the stream alone
     return _count(stream, vocab, order, thresholds)

@@ -22,20 +22,28 @@ def score_stream(
     trie: Trie, probs: NDArray[np.float64], backoffs: NDArray[np.float64], stream: NDArray[np.int32]
 ) -> NDArray[np.float64]:
     """Log-probabilities of all tokens of a stream but its `<s>`; long streams are shared among threads."""
-    starts = np.flatnonzero(stream == trie.vocab_size)
-    jobs = min(os.cpu_count() or 1, 8) if len(stream) >= PARALLEL_FROM else 1
-    cuts = [*starts[np.linspace(0, len(starts), jobs, endpoint=False).astype(int)], len(stream)] if len(starts) else []
     arrays = (trie.first, trie.words, trie.suffixes, probs, backoffs)
+    if len(stream) < PARALLEL_FROM:
+        return _score(*arrays, trie.vocab_size, stream)[0]
+    starts, jobs = np.flatnonzero(stream == trie.vocab_size), min(os.cpu_count() or 1, 8)
+    cuts = [*starts[np.linspace(0, len(starts), jobs, endpoint=False).astype(int)], len(stream)]
     with ThreadPoolExecutor(jobs) as pool:
-        parts = pool.map(
-            lambda i: _score(*arrays, trie.vocab_size, stream[cuts[i] : cuts[i + 1]]), range(len(cuts) - 1)
-        )
-        return np.concatenate([np.empty(0), *parts])
+        parts = pool.map(lambda i: _score(*arrays, trie.vocab_size, stream[cuts[i] : cuts[i + 1]])[0], range(jobs))
+        return np.concatenate(list(parts))
+
+
+def matches(
+    trie: Trie, probs: NDArray[np.float64], backoffs: NDArray[np.float64], stream: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """Log-probabilities of all tokens of a stream but its `<s>`, and the length of the n-gram that each matched."""
+    logprobs, nodes = _score(trie.first, trie.words, trie.suffixes, probs, backoffs, trie.vocab_size, stream)
+    return logprobs, np.searchsorted(trie.levels, nodes, "right").astype(np.int32)
 
 
 @njit(cache=True, nogil=True)
 def _score(first, words, suffixes, probs, backoffs, bos, stream):  # type: ignore[no-untyped-def]
-    logprobs = np.empty(len(stream))
+    """The log-probability of each token, and the node of the longest n-gram that ends with it."""
+    logprobs, nodes = np.empty(len(stream)), np.empty(len(stream), np.int32)
     end, state = 0, np.int64(-1)
     for word in stream:
         if word == bos:
@@ -51,9 +59,10 @@ def _score(first, words, suffixes, probs, backoffs, bos, stream):  # type: ignor
             longest = np.int64(word)
         probability = weight * probs[longest]
         logprobs[end] = np.log(probability) if probability > 0 else -np.inf
+        nodes[end] = longest
         end += 1
         state = longest if longest < len(backoffs) else np.int64(suffixes[longest])
-    return logprobs[:end].copy()
+    return logprobs[:end].copy(), nodes[:end].copy()
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,6 @@ that is there. So a table costs a few bytes per distinct n-gram, where a dense o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query, state
 from lidstone.ngram.counts import Sentences, flatten
+from lidstone.ngram.scoring import perplexity_of
 from lidstone.ngram.trie import Trie
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
@@ -159,8 +159,7 @@ class BackoffTable:
         if not len(logprobs):
             raise InputError("there is nothing to score: no sentence has a token", hint="give some text")
         oov = 0 if self.vocab.unk is None else int((ids == self.vocab.unk).sum())
-        mean = float(logprobs.mean())
-        value = math.exp(-mean) if mean > -700 else math.inf
+        value = perplexity_of(float(logprobs.sum()), len(logprobs))
         return Perplexity(value, len(logprobs), oov, self.vocab.event_count, self.signature)
 
     probs = renamed_method("probs", "ngram_probs")

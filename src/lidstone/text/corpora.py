@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lidstone.errors import DataError, InputError, TextError
+from lidstone.text.kinds import HEAD, kind_of, not_text
 from lidstone.text.streams import Source, name_of, open_bytes
 
 __all__ = [
@@ -107,6 +108,9 @@ def split_sentences(
 def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
     offset = lines = 0
     for chunk in _whole_lines(source, chunk_bytes):
+        kind = "text" if offset else kind_of(chunk[:HEAD])
+        if kind not in ("text", "arpa"):
+            raise not_text(kind, source)
         text = _decode(chunk, name_of(source), offset, lines)
         offset, lines = offset + len(chunk), lines + chunk.count(b"\n")
         if offset == len(chunk) and chunk.startswith(_MARK):

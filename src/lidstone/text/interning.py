@@ -134,11 +134,14 @@ def _remember(text: Any, begin: int, end: int, arena: Any, starts: Any, state: A
 
 
 @njit(nogil=True, cache=True)
-def intern(text: Any, table: Any, meaning: Any, fixed: bool, unknown: int, eos: int, ids: Any, state: Any) -> int:
+def intern(
+    text: Any, table: Any, meaning: Any, fixed: bool, unknown: int, eos: int, blank: bool, ids: Any, state: Any
+) -> int:
     """Append the ids of `text`, which has eight bytes of padding, to `ids`, and say why it stopped.
 
     Word number k means the id meaning[k], or k - 1 beyond its end; a negative id is a reserved word. With a
-    `fixed` vocabulary new words become `unknown`; if that is negative too, they stop the reading.
+    `fixed` vocabulary new words become `unknown`; if that is negative too, they stop the reading. With `blank` a line
+    without words is a sentence, too.
     """
     keys, slots, arena, starts = table
     position, written, sentence = state[POSITION], state[IDS], state[SENTENCE]
@@ -146,7 +149,7 @@ def intern(text: Any, table: Any, meaning: Any, fixed: bool, unknown: int, eos: 
     while position < text.size - 8:
         byte = text[position]
         if _is_separator(byte):
-            if byte == 10 and written > sentence:
+            if byte == 10 and (blank or written > sentence):
                 ids[written] = eos
                 written += 1
                 sentence = written

@@ -45,7 +45,7 @@ def open_bytes(source: Source) -> BinaryIO:
     >>> open_bytes(io.BytesIO(gzip.compress(b"a b"))).read()
     b'a b'
     """
-    stream = _open_plain(source)
+    stream = open_plain(source)
     try:
         kind = next((kind for magic, kind in _KINDS.items() if re.match(magic, stream.peek(10))), None)
     except OSError as error:
@@ -55,7 +55,8 @@ def open_bytes(source: Source) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Decompressed(kind(stream), stream, name_of(source)), _BLOCK))
 
 
-def _open_plain(source: Source) -> io.BufferedReader:
+def open_plain(source: Source) -> io.BufferedReader:
+    """Open `source` for reading as it is."""
     if isinstance(source, (str, Path)) and str(source) != "-":
         return _open_path(Path(source))
     return io.BufferedReader(_Borrowed(sys.stdin.buffer if isinstance(source, (str, Path)) else source), _BLOCK)

@@ -91,6 +91,13 @@ class Vocabulary:
         mask.setflags(write=False)
         return mask
 
+    @cached_property
+    def boundaries(self) -> npt.NDArray[np.bool_]:
+        """Which ids, standing before a token, make it the first of its sentence; (size + 1,). See `text/windows.py`."""
+        from lidstone.text.windows import boundaries
+
+        return boundaries(self)
+
     @property
     def event_count(self) -> int:
         """|E|, the number of ids that can be predicted."""

@@ -39,7 +39,7 @@ def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int
     >>> sentence_stream(np.array([0, 2, 3, 1, 3, 1], np.int32), vocab).tolist()
     [4, 2, 3, 1, 4, 3, 1]
     """
-    boundary, events, bos = boundaries(vocab), vocab.events, np.int32(vocab.bos)
+    boundary, events, bos = vocab.boundaries, vocab.events, np.int32(vocab.bos)
     stream = np.empty(_stream_size(ids, boundary, events, bos), np.int32)
     _fill_stream(ids, boundary, events, bos, stream)
     return stream

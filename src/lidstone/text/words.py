@@ -1,16 +1,16 @@
 """Text to ids: words are what stands between spaces, tabs and line ends; a line is a sentence.
 
-Separators are space, tab, carriage return and line feed, as for KenLM; other Unicode spaces belong to
-words. Empty lines are skipped. The stream of ids holds, for each sentence, its words and then eos; `<s>` is
-not stored. Memory is that of the ids and the vocabulary: the text passes in chunks. `slow_read_words` says
-the same in a few plain lines.
+Separators are space, tab, carriage return and line feed, as for KenLM; other Unicode spaces belong to words. A line
+without words is skipped, or it is a sentence without words, as for KenLM (`blank`). The stream of ids holds, for each
+sentence, its words and then eos; `<s>` is not stored. The text passes in chunks: `read_words` keeps the ids of all,
+`read_batches` of some lines at a time. `slow_read_words` says the same in a few plain lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +18,31 @@ import numpy.typing as npt
 from lidstone.errors import InputError, TextError
 from lidstone.progress import progress_bar
 from lidstone.text.corpora import Source, read_chunks, read_lines
+from lidstone.text.kinds import HEAD, kind_of, not_text
 from lidstone.text.streams import COMPRESSED, name_of
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Ids = npt.NDArray[np.int32]
 Sources = Source | Sequence[Source]
+Blank = Literal["skip", "count"]
+"""What becomes of lines without words: nothing, or sentences that are nothing but their end"""
+SEPARATORS = b" \t\r\n"
+
+
+class Batch(NamedTuple):
+    """Some lines of a text."""
+
+    ids: Ids
+    """the words of each line and then eos; a line without words is eos alone"""
+    text: bytes
+    """the lines themselves"""
 
 
 def read_words(
     sources: Sources,
     vocab: Vocabulary | None = None,
     *,
+    blank: Blank = "skip",
     show: bool = False,
     seen: Callable[[bytes], None] | None = None,
     chunk_bytes: int = 1 << 18,
@@ -36,43 +50,89 @@ def read_words(
     r"""Read one text, or several one after the other, as a stream of ids and their vocabulary.
 
     Without `vocab`, ids are given in order of first appearance after 0 `<unk>` and 1 `</s>`. With it, unknown
-    words become `vocab.unk`. `show` asks for a progress bar; `seen` is given the text, some lines at a time.
+    words become `vocab.unk`. `blank="count"` makes a line without words a sentence, too. `show` asks for a progress
+    bar; `seen` is given the text, some lines at a time.
 
     >>> import io
     >>> ids, vocab = read_words(io.BytesIO(b"b a b\n\n c <unk>\n"))
     >>> ids.tolist(), vocab.tokens
     ([2, 3, 2, 1, 4, 0, 1], ('<unk>', '</s>', 'b', 'a', 'c'))
     """
-    reader = WordReader(vocab)
-    for source in _each(sources):
-        size = _plain_size(source)
-        reader.expect(size or 0)
-        with progress_bar(size, f"reading {name_of(source)}", show=show, unit="bytes") as advance:
-            lines = 0
-            for chunk in read_chunks(source, chunk_bytes):
-                reader.read(chunk, name_of(source), lines)
-                if seen is not None:
-                    seen(chunk)
-                lines += chunk.count(b"\n")
-                advance(len(chunk))
+    reader = WordReader(vocab, blank)
+    for chunk in _read_chunks(reader, sources, show, chunk_bytes, keep=True):
+        if seen is not None:
+            seen(chunk)
     return reader.ids, vocab or reader.vocabulary()
 
 
-def slow_read_words(sources: Sources, vocab: Vocabulary | None = None) -> tuple[Ids, Vocabulary]:
+def read_batches(
+    sources: Sources, vocab: Vocabulary, *, show: bool = False, chunk_bytes: int = 1 << 20
+) -> Iterator[Batch]:
+    r"""Read texts some lines at a time, in constant memory; every line is there, also one without words.
+
+    >>> import io
+    >>> [batch.ids.tolist() for batch in read_batches(io.BytesIO(b"a\n\nz\n"), Vocabulary.from_words(["a"]))]
+    [[2, 1, 1, 0, 1]]
+    """
+    reader = WordReader(vocab, "count")
+    for chunk in _read_chunks(reader, sources, show, chunk_bytes, keep=False):
+        yield Batch(reader.take(), chunk)
+
+
+def _read_chunks(reader: WordReader, sources: Sources, show: bool, chunk_bytes: int, *, keep: bool) -> Iterator[bytes]:
+    """Let the reader read all sources, and yield the text that it has just read; `keep` if all ids are kept."""
+    for source in _each(sources):
+        size = _plain_size(source)
+        reader.expect(size or 0 if keep else 0)
+        with progress_bar(size, f"reading {name_of(source)}", show=show, unit="bytes") as advance:
+            lines = 0
+            for chunk in read_chunks(source, chunk_bytes):
+                if not lines and kind_of(chunk[:HEAD]) == "arpa":
+                    raise not_text("arpa", source)
+                reader.read(chunk, name_of(source), lines)
+                yield chunk
+                lines += chunk.count(b"\n")
+                advance(len(chunk))
+
+
+def slow_read_words(
+    sources: Sources, vocab: Vocabulary | None = None, *, blank: Blank = "skip"
+) -> tuple[Ids, Vocabulary]:
     """What `read_words` equals: split, and look up in a dictionary."""
-    separators = str.maketrans("\t\r", "  ")
-    lines = (line.translate(separators).split(" ") for source in _each(sources) for line in read_lines(source))
-    sentences = [words for line in lines if (words := [word for word in line if word])]
-    if vocab is None:
-        vocab = Vocabulary.from_words(dict.fromkeys(word for words in sentences for word in words))
+    reserved, known = _reserved_words(vocab), None if vocab is None or vocab.unk is not None else vocab.index
+    sentences = []
+    for source in _each(sources):
+        for number, line in enumerate(read_lines(source), start=1):
+            words = split_words(line)
+            for word in words:
+                if word in reserved or (known is not None and word not in known):
+                    raise _refusal(word, name_of(source), number, word in reserved)
+            if words or blank == "count":
+                sentences.append(words)
+    vocab = vocab or Vocabulary.from_words(dict.fromkeys(word for words in sentences for word in words))
     stream = [token for words in sentences for token in (*vocab.encode(words), vocab.eos)]
     return np.array(stream, dtype=np.int32), vocab
+
+
+def split_words(line: str) -> list[str]:
+    r"""The words of a line.
+
+    >>> split_words(" a\tb\x0bc\r")
+    ['a', 'b\x0bc']
+    """
+    return [word for word in line.translate(_TO_SPACES).split(" ") if word]
+
+
+_TO_SPACES = str.maketrans("\t\r", "  ")
 
 
 class WordReader:
     """The table of words and the ids read so far; all grow by doubling."""
 
-    def __init__(self, vocab: Vocabulary | None) -> None:
+    def __init__(self, vocab: Vocabulary | None, blank: Blank = "skip") -> None:
+        if blank not in get_args(Blank):
+            raise InputError(f"blank={blank!r} is unknown", hint="choose skip or count")
+        self.blank = blank == "count"
         known, self.meaning = _known_words(vocab)
         self.fixed, self.eos = vocab is not None, 1 if vocab is None else vocab.eos
         self.unknown = -1 if vocab is None or vocab.unk is None else vocab.unk
@@ -96,13 +156,22 @@ class WordReader:
         """Append the ids of whole lines; for errors, the source's name and how many lines came before."""
         from lidstone.text import interning
 
-        text = np.frombuffer(b"".join((chunk, b"\n", bytes(8))), dtype=np.uint8)
+        end = b"" if chunk.endswith(b"\n") else b"\n"
+        text = np.frombuffer(b"".join((chunk, end, bytes(8))), dtype=np.uint8)
         self._make_room(text.size)
         self.state[interning.POSITION] = 0
         while status := self._intern(text):
             if status != interning.FULL:
-                raise _refusal(chunk, int(self.state[interning.POSITION]), name, lines, status == interning.RESERVED)
+                position = int(self.state[interning.POSITION])
+                line = lines + chunk.count(b"\n", 0, position) + 1
+                raise _refusal(_word_at(chunk, position), name, line, status == interning.RESERVED)
             self._enlarge_table()
+
+    def take(self) -> Ids:
+        """The ids read so far, which are then forgotten."""
+        ids = self.ids.copy()
+        self.state[1] = self.state[2] = 0
+        return ids
 
     def vocabulary(self) -> Vocabulary:
         """The words read, in order; the known ones `<unk>`, `</s>`, `<s>` lead the arena."""
@@ -113,7 +182,8 @@ class WordReader:
         from lidstone.text import interning
 
         table = interning.Table(self.keys, self.slots, self.arena, self.starts)
-        return interning.intern(text, table, self.meaning, self.fixed, self.unknown, self.eos, self.all_ids, self.state)
+        rules = self.fixed, self.unknown, self.eos, self.blank
+        return interning.intern(text, table, self.meaning, *rules, self.all_ids, self.state)
 
     def _make_room(self, size: int) -> None:
         """A text of `size` bytes has fewer than `size` words and sentences, and words of fewer bytes."""
@@ -134,12 +204,19 @@ def _known_words(vocab: Vocabulary | None) -> tuple[list[bytes], Ids]:
     """The words known at the start and the id each stands for: -1 for those that no text may hold."""
     if vocab is None:
         return [UNK.encode(), EOS.encode(), BOS.encode()], np.array([0, -1, -1], dtype=np.int32)
-    meaning = dict(vocab.index)
-    meaning.setdefault(UNK, -1 if vocab.unk is None else vocab.unk)
-    never = {vocab.eos, *vocab.unpredictable}
-    reserved = (word for word, number in vocab.index.items() if number in never)
-    meaning.update(dict.fromkeys((BOS, EOS, *reserved), -1))
+    meaning = {UNK: -1 if vocab.unk is None else vocab.unk, **vocab.index}
+    meaning.update(dict.fromkeys(_reserved_words(vocab), -1))
     return [_as_word(word) for word in meaning], np.array(list(meaning.values()), dtype=np.int32)
+
+
+def _reserved_words(vocab: Vocabulary | None) -> set[str]:
+    """Words that no text may hold: the ends of sentences, and all that is never predicted."""
+    reserved = {BOS, EOS}
+    if vocab is not None:
+        never = {vocab.eos, *vocab.unpredictable}
+        reserved.update(word for word, number in vocab.index.items() if number in never)
+        reserved.update({UNK} if vocab.unk is None and UNK not in vocab.index else ())
+    return reserved
 
 
 def _as_word(token: str) -> bytes:
@@ -155,9 +232,12 @@ def _grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     return larger
 
 
-def _refusal(chunk: bytes, position: int, name: str, lines: int, reserved: bool) -> TextError:
-    word = chunk[position:].split(maxsplit=1)[0].decode()
-    line = lines + chunk.count(b"\n", 0, position) + 1
+def _word_at(chunk: bytes, position: int) -> str:
+    end = next((i for i in range(position, len(chunk)) if chunk[i] in SEPARATORS), len(chunk))
+    return chunk[position:end].decode()
+
+
+def _refusal(word: str, name: str, line: int, reserved: bool) -> TextError:
     if reserved:
         return TextError(
             f"the text holds the reserved word {word} ({name}, line {line})",

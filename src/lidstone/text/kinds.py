@@ -1,0 +1,62 @@
+r"""What a file holds, told by its first bytes: text, ARPA, a table, counts, a KenLM binary or an archive."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from lidstone.errors import TextError
+from lidstone.text.streams import Source, name_of, open_bytes, open_plain
+
+Kind = Literal["text", "arpa", "table", "counts", "safetensors", "kenlm", "zip"]
+
+HEAD = 1 << 14
+"""How many bytes, after decompression, are looked at"""
+NAMES: dict[Kind, str] = {
+    "text": "text",
+    "arpa": "an ARPA file",
+    "table": "a table",
+    "counts": "counts",
+    "safetensors": "a safetensors file",
+    "kenlm": "a KenLM binary",
+    "zip": "a zip archive",
+}
+_ARPA = re.compile(rb"^\s*\\data\\\s*$\s*^ngram +1 *=", re.MULTILINE)
+_KIND = re.compile(rb'"kind": "(table|counts)"')
+
+
+def kind_of(head: bytes) -> Kind:
+    r"""What begins with these bytes; anything unknown is text.
+
+    >>> kind_of(b"\n\\data\\\nngram 1=5\n"), kind_of(b"mmap lm http://kheafield.com/code format version 5\n\0")
+    ('arpa', 'kenlm')
+    """
+    if head.startswith(b"mmap lm http://kheafield.com/code"):
+        return "kenlm"
+    if head.startswith(b"PK\x03\x04"):
+        return "zip"
+    if head[5:9] == b"\0\0\0{":
+        found = _KIND.search(head)
+        return "safetensors" if found is None else "table" if found[1] == b"table" else "counts"
+    return "arpa" if _ARPA.search(head) else "text"
+
+
+def kind_of_file(path: str | Path) -> tuple[Kind, bool]:
+    """What a file holds, and whether it is compressed."""
+    with open_bytes(path) as stream, open_plain(path) as plain:
+        head = stream.read(HEAD)
+        return kind_of(head), plain.read(9) != head[:9]
+
+
+def not_text(kind: Kind, source: Source) -> TextError:
+    """The error for a model or an archive that is given where text belongs."""
+    hints = {
+        "arpa": "read it with lidstone.read_arpa; on the command line it can be the MODEL",
+        "table": "read it with lidstone.load; on the command line it can be the MODEL",
+        "counts": "read it with lidstone.load, or fit a smoother: lidstone fit COUNTS --output MODEL",
+        "kenlm": "give the ARPA file that it was built from",
+        "zip": "unpack it first: unzip",
+    }
+    hint = hints.get(kind, "give plain text, one sentence a line")
+    return TextError(f"{name_of(source)} is {NAMES[kind]}, not text", hint=hint)
