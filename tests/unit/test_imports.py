@@ -28,10 +28,16 @@ MAY_IMPORT = {
     "experiment": RUN,
     "sweep": RUN | {"report", "sweep"},
     "cli": RUN | {"report", "sweep", "cli"},
+    "kenlm": {"text", "ngram"},
     "__main__": {"cli"},
     **{name: set() for name in ANYONE},
 }
-WITHOUT = {"text": {"torch"}, "ngram": {"torch", "transformers"}, "report": {"torch", "transformers"}}
+WITHOUT = {
+    "text": {"torch"},
+    "kenlm": {"torch", "transformers"},
+    "ngram": {"torch", "transformers"},
+    "report": {"torch", "transformers"},
+}
 HEAVY = ("torch", "transformers", "numba", "numpy", "scipy", "matplotlib", "optuna", "ray", "datasets")
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -46,18 +46,25 @@ def read_arpa(source: Source, vocab: Vocabulary | None = None) -> BackoffTable:
     [-0.1, -0.6]
     """
     words, sections = read_sections(source)
+    return table_of_sections(words, sections, name_of(source), vocab)
+
+
+def table_of_sections(
+    words: list[str], sections: list[Section], name: str, vocab: Vocabulary | None = None, *, kind: str = "arpa"
+) -> BackoffTable:
+    """A table of the n-grams of a model, which are numbers of its words; `kind` goes into the signature."""
     vocab = vocab or Vocabulary.from_words(word for word in words if word not in (BOS, _unknown(words)))
     ids = _ids(words, vocab)
     sections = [_renumbered(section, ids, vocab.bos) for section in sections]
     levels = close([section.ngrams for section in sections[1:]])
-    _refuse_repeated(levels, sections[1:], name_of(source))
+    _refuse_repeated(levels, sections[1:], name)
     trie, nodes = build(levels, vocab.size)
     nodes[0] = sections[0].ngrams[:, 0].astype(np.int64)
     given = [at[: len(section.lines)] for at, section in zip(nodes, sections, strict=True)]
     base, rows, backoffs = _values(trie, sections, given, vocab.unk)
-    signature = _signature(source, vocab, trie, trie.words, base, rows)
+    signature = _signature(kind, name, vocab, trie, trie.words, base, rows)
     table = BackoffTable(vocab, trie, base, rows, backoffs, signature)
-    report_normalisation(table, name_of(source))
+    report_normalisation(table, name)
     return table
 
 
@@ -116,13 +123,13 @@ def _values(
     return probs[: trie.vocab_size].copy(), rows, backoffs[: trie.inner].copy()
 
 
-def _signature(source: Source, vocab: Vocabulary, trie: Trie, *arrays: NDArray[Any]) -> dict[str, Any]:
+def _signature(kind: str, name: str, vocab: Vocabulary, trie: Trie, *arrays: NDArray[Any]) -> dict[str, Any]:
     digest = hashlib.blake2b(vocab.fingerprint.encode(), digest_size=8)
     for array in arrays:
         digest.update(array.data)
     return {
-        "smoother": "arpa",
-        "parameters": {"file": Path(name_of(source)).name, "content": digest.hexdigest()},
+        "smoother": kind,
+        "parameters": {"file": Path(name).name, "content": digest.hexdigest()},
         "order": trie.order,
         "vocabulary": vocab.fingerprint,
     }

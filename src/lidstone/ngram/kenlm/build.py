@@ -1,0 +1,126 @@
+"""From the n-grams of a model to the block of bytes that `step.py` reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lidstone.ngram.kenlm.memory import first_slot
+from lidstone.ngram.kenlm.step import (
+    MIDDLE_BYTES,
+    ORDER,
+    SCATTER,
+    TABLES,
+    UNIGRAM_BYTES,
+    UNIGRAMS,
+    VOCAB,
+    VOCAB_BUCKETS,
+)
+
+MULTIPLIER = 1.5
+"""Buckets per n-gram, KenLM's default too."""
+
+_WORD = np.dtype([("key", "<u8"), ("id", "<u4")])
+_UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4")])
+_MIDDLE = np.dtype([("key", "<u8"), ("logprob", "<f4"), ("backoff", "<f4")])
+_LONGEST = np.dtype([("key", "<u8"), ("logprob", "<f4")])
+
+
+@dataclass(frozen=True)
+class Level:
+    """The n-grams of one order."""
+
+    keys: NDArray[np.uint64]
+    logprobs: NDArray[np.float32]
+    """log10 p"""
+    backoffs: NDArray[np.float32]
+    """log10 of the backoff; of no account in the highest order"""
+    extends_left: NDArray[np.bool_]
+    """whether a longer n-gram ends in this one"""
+    extends_right: NDArray[np.bool_]
+    """whether a longer n-gram begins with this one"""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A model as compiled code reads it."""
+
+    data: NDArray[np.uint8]
+    layout: NDArray[np.int64]
+    """holds addresses within `data`, so the two belong together and to this process"""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a scorer cannot be pickled or copied: load it again where it is needed")
+
+
+def pack(words: NDArray[np.uint64], ids: NDArray[np.integer], levels: list[Level], special: dict[int, int]) -> Packed:
+    """One block for a model: hashes and ids of its words, its n-grams of orders 1, 2, ..., and special ids."""
+    tables = [_unigrams(levels[0]), _table(words, _WORD, {"id": ids})]
+    tables += [_ngrams(level, top=level is levels[-1]) for level in levels[1:]]
+    data, addresses = _joined(tables)
+    layout = np.zeros(TABLES + 2 * len(levels), np.int64)
+    layout[[ORDER, SCATTER, UNIGRAM_BYTES, MIDDLE_BYTES]] = len(levels), 1, _UNIGRAM.itemsize, _MIDDLE.itemsize
+    layout[list(special)] = list(special.values())
+    layout[[UNIGRAMS, VOCAB, VOCAB_BUCKETS]] = addresses[0], addresses[1], len(tables[1])
+    for k, (address, table) in enumerate(zip(addresses[2:], tables[2:], strict=True)):
+        layout[TABLES + 2 * k : TABLES + 2 * k + 2] = address, len(table)
+    return Packed(data, layout)
+
+
+def _joined(tables: list[NDArray]) -> tuple[NDArray[np.uint8], list[int]]:
+    """The tables one after the other, and the address of each."""
+    starts = np.cumsum([0, *(-(-table.nbytes // 64) * 64 for table in tables)])
+    data = np.empty(starts[-1], np.uint8)  # numpy asks for large pages here, not for zeros
+    for start, table in zip(starts, tables, strict=False):
+        data[start : start + table.nbytes] = table.view(np.uint8)
+    return data, [int(data.ctypes.data + start) for start in starts[:-1]]
+
+
+def _ngrams(level: Level, top: bool) -> NDArray:
+    columns = {"logprob": _marked(level), "backoff": _marked_backoffs(level)}
+    if top:
+        return _table(level.keys, _LONGEST, {"logprob": columns["logprob"]})
+    return _table(level.keys, _MIDDLE, columns)
+
+
+def _unigrams(level: Level) -> NDArray:
+    table = np.zeros(len(level.keys), _UNIGRAM)
+    table["logprob"], table["backoff"] = _marked(level), _marked_backoffs(level)
+    return table
+
+
+def _marked(level: Level) -> NDArray[np.float32]:
+    """log10 p, which is never positive, without its sign where a longer n-gram ends in this one."""
+    return np.copysign(level.logprobs, np.where(level.extends_left, np.float32(1), np.float32(-1)))
+
+
+def _marked_backoffs(level: Level) -> NDArray[np.float32]:
+    """A backoff of zero is -0.0 where no longer n-gram begins with this one, else 0.0."""
+    zero = np.where(level.extends_right, np.float32(0.0), np.float32(-0.0))
+    return np.where(level.backoffs == 0, zero, level.backoffs)
+
+
+def _table(keys: NDArray[np.uint64], entry: np.dtype, columns: dict[str, NDArray]) -> NDArray:
+    table = np.zeros(max(len(keys) + 1, int(len(keys) * MULTIPLIER)), entry)
+    slots = _place(keys, len(table))
+    for name, column in {"key": keys, **columns}.items():
+        table[name][slots] = column
+    return table
+
+
+@njit(cache=True, nogil=True)
+def _place(keys, buckets):  # type: ignore[no-untyped-def]
+    """A slot for each key: the first free one from where the search for it will begin."""
+    taken = np.zeros(buckets, np.bool_)
+    slots = np.empty(len(keys), np.int64)
+    for i in range(len(keys)):
+        slot = first_slot(buckets, True, keys[i])
+        while taken[slot]:
+            slot = slot + 1 if slot + 1 < buckets else 0
+        taken[slot] = True
+        slots[i] = slot
+    return slots

@@ -1,0 +1,113 @@
+"""Memory by address, for compiled code: numbers of any width, aligned or not, little-endian as KenLM's files are.
+
+Why addresses and not arrays: numba counts references to each array that a function is given, which costs more than
+one step of a model. Nothing here checks bounds. Who gives an address keeps its owner alive and has checked that
+every offset stays inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.extending import intrinsic
+
+SIGN = np.uint32(0x80000000)
+"""The sign bit of a float32; alone it is -0.0."""
+
+
+@intrinsic
+def address_of(typing: Any, array: Any) -> Any:
+    """Where the first item of an array, or the first byte of bytes, stands."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+def _loader(width: int, kind: Any) -> Any:
+    def load(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], ir.IntType(width).as_pointer())
+            return builder.load(pointer, align=1)
+
+        return kind(types.int64), generate
+
+    return intrinsic(load)
+
+
+load_u8 = _loader(8, types.uint8)
+load_u32 = _loader(32, types.uint32)
+load_u64 = _loader(64, types.uint64)
+load_i64 = _loader(64, types.int64)
+
+
+@intrinsic
+def store_u32(typing: Any, address: Any, value: Any) -> Any:
+    """Write four bytes."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(32).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.uint32), generate
+
+
+@intrinsic
+def as_float(typing: Any, bits: Any) -> Any:
+    """The float32 with these bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate
+
+
+@intrinsic
+def prefetch(typing: Any, address: Any) -> Any:
+    """Begin to bring the bytes at this address into the cache; a hint, without effect on any result."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, number = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        call = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+        builder.call(call, [pointer, number(0), number(3), number(1)])  # to be read, to be kept, data
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@njit(cache=True, nogil=True)
+def first_slot(buckets, scatter, key):  # type: ignore[no-untyped-def]
+    """Where in a hash table the search for a key begins.
+
+    KenLM's tables take the key modulo the buckets. Ours (`scatter`) take the upper bits times the buckets, which
+    needs no division.
+    """
+    if scatter:
+        return np.int64(((key >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32))
+    return np.int64(key % np.uint64(buckets))
+
+
+@njit(cache=True, nogil=True)
+def find(table, buckets, stride, scatter, key):  # type: ignore[no-untyped-def]
+    """The address of the entry with this key, or 0: open addressing with linear probing; key 0 is an empty slot.
+
+    A damaged table may have no empty slot: the search ends after one round.
+    """
+    slot = first_slot(buckets, scatter, key)
+    for _ in range(buckets):
+        at = table + slot * stride
+        found = load_u64(at)
+        if found == key:
+            return at
+        if found == 0:
+            break
+        slot += 1
+        if slot == buckets:
+            slot = 0
+    return np.int64(0)

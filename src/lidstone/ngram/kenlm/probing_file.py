@@ -1,0 +1,79 @@
+"""KenLM's probing models: hash tables that are used where they stand in the file.
+
+vocabulary       version and number of words, uint32 each; a hash table from the hash of a word to its id
+unigrams         by id: log10 p, log10 of the backoff, with rest costs a third number; float32
+orders 2 to n-1  hash tables from the key of an n-gram to the same numbers
+order n          a hash table from the key of an n-gram to log10 p
+words            in the order of their ids, a zero byte after each; not needed here
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.ngram.kenlm.build import Packed
+from lidstone.ngram.kenlm.header import REST, Header, broken
+from lidstone.ngram.kenlm.lines import index_word
+from lidstone.ngram.kenlm.step import (
+    BOS,
+    EOS,
+    LONGEST_BYTES,
+    MIDDLE_BYTES,
+    ORDER,
+    TABLES,
+    UNIGRAM_BYTES,
+    UNIGRAMS,
+    VOCAB,
+    VOCAB_BUCKETS,
+    VOCAB_BYTES,
+)
+from lidstone.ngram.kenlm.words import PADDING
+
+_ENTRY = np.dtype([("key", "<u8"), ("id", "<u4")])
+
+
+def map_probing(data: NDArray[np.uint8], header: Header, path: str | Path) -> Packed:
+    """Where everything stands, once it is certain that it stands inside the file."""
+    values = 12 if header.kind == REST else 8
+    layout = np.zeros(TABLES + 2 * header.order, np.int64)
+    layout[[ORDER, UNIGRAM_BYTES, MIDDLE_BYTES]] = header.order, values, 8 + values
+    buckets = [_buckets(count, header.multiplier) for count in header.counts]
+    layout[[VOCAB, VOCAB_BUCKETS]] = header.size + 8, buckets[0]
+    layout[UNIGRAMS] = end = header.size + 8 + buckets[0] * VOCAB_BYTES
+    end += (header.counts[0] + 1) * values
+    for k in range(header.order - 1):
+        layout[TABLES + 2 * k : TABLES + 2 * k + 2] = end, buckets[k + 1]
+        end += buckets[k + 1] * (LONGEST_BYTES if k == header.order - 2 else 8 + values)
+    if end > len(data):
+        raise broken(path, f"it is cut off: {end} bytes are due, and {len(data)} are there")
+    _check_words(data, header, layout, path)
+    layout[[VOCAB, UNIGRAMS]] += data.ctypes.data
+    layout[TABLES::2] += data.ctypes.data
+    return Packed(data, _with_specials(layout, path))
+
+
+def _buckets(count: int, multiplier: float) -> int:
+    return max(count + 1, int(np.float32(multiplier) * np.float32(count)))
+
+
+def _check_words(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int64], path: str | Path) -> None:
+    """All ids must be unigrams: scoring follows them unasked."""
+    version = data[header.size : header.size + 4].view("<u4")[0]
+    if version != 0:
+        raise broken(path, f"its vocabulary has version {version}, and lidstone reads version 0")
+    start = layout[VOCAB]
+    entries = data[start : start + layout[VOCAB_BUCKETS] * VOCAB_BYTES].view(_ENTRY)
+    wrong = (entries["key"] != 0) & (entries["id"] > header.counts[0])
+    if wrong.any():
+        raise broken(path, f"its vocabulary has the id {entries['id'][wrong][0]} among {header.counts[0]} words")
+
+
+def _with_specials(layout: NDArray[np.int64], path: str | Path) -> NDArray[np.int64]:
+    for place, word in ((BOS, b"<s>"), (EOS, b"</s>")):
+        layout[place] = index_word(layout, word + PADDING)
+        if layout[place] == 0:
+            raise broken(path, f"it has no {word.decode()}")
+    return layout

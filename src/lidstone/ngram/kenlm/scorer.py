@@ -1,0 +1,182 @@
+"""Scores of text, as KenLM gives them: log10 of float32 numbers, one sentence or many at once.
+
+A `Scorer` keeps any model the way KenLM's probing format does (`step.py`), so that one word costs a few look-ups in
+hash tables. It has no rows: whole distributions are a `BackoffTable`'s.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError, TextError
+from lidstone.ngram.kenlm import lines
+from lidstone.ngram.kenlm.build import Packed
+from lidstone.ngram.kenlm.step import EOS, ORDER, STATE_SIZE, UNK
+from lidstone.ngram.kenlm.words import PADDING
+
+PARALLEL_FROM = 100_000
+"""Bytes of text from which on threads are worth their start."""
+
+Text = str | bytes
+
+
+@dataclass(frozen=True)
+class LineScores:
+    """What `Scorer.score_lines` finds, one entry per line."""
+
+    log10: NDArray[np.float64]
+    """the sum of log10 p over the words, and `</s>` where it was asked for; added up in float64"""
+    single: NDArray[np.float32]
+    """the same added up in float32, as the kenlm module does: for lines of many words it differs in the fifth digit"""
+    words: NDArray[np.int64]
+    """how many words, without `</s>`"""
+    oov: NDArray[np.int64]
+    """how many of them the model does not know"""
+
+    @property
+    def perplexity(self) -> NDArray[np.float64]:
+        """10^(-log10 / (words + 1)): the perplexity of each line as a sentence."""
+        with np.errstate(over="ignore"):
+            return 10.0 ** (-self.log10 / (self.words + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    r"""A model for scoring text.
+
+    >>> import io
+    >>> from lidstone.ngram.kenlm.sources import scorer_of_arpa
+    >>> unigrams = rb"\data\|ngram 1=4|ngram 2=1|\1-grams:|-.3 a -.2|-.4 </s>|-1 <unk>|-99 <s>|"
+    >>> text = unigrams + rb"\2-grams:|-.1 a a|\end\ "
+    >>> scorer = scorer_of_arpa(io.BytesIO(text.replace(b"|", b"\n")))
+    >>> round(scorer.score("a a b"), 4)      # <s> a: -.3; a a: -.1; a b: -.2 - 1; b </s>: -.4
+    -2.0
+    """
+
+    packed: Packed
+
+    def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
+        """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
+        padded = _padded(text)
+        return lines.score_one(self.packed.layout, padded, bool(bos), bool(eos))
+
+    def score_words(self, text: Text, bos: bool = True, eos: bool = True) -> list[tuple[float, int, bool]]:
+        """For each word: log10 p, the length of the longest n-gram that matched, whether the word is unknown."""
+        padded = _padded(text)
+        most = len(padded) // 2 - 2
+        logprobs, lengths, unknown = np.empty(most, np.float32), np.empty(most, np.int64), np.empty(most, np.bool_)
+        count = lines.score_words(self.packed.layout, padded, bool(bos), bool(eos), logprobs, lengths, unknown)
+        columns = (column[:count].tolist() for column in (logprobs, lengths, unknown))
+        return list(zip(*columns, strict=True))
+
+    def score_lines(
+        self, texts: Sequence[Text], bos: bool = True, eos: bool = True, *, threads: int | None = None
+    ) -> LineScores:
+        """Many sentences at once, on all cores unless `threads` says otherwise."""
+        joined, ends = _join(texts)
+        begins = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+        out = (
+            np.empty(len(ends), np.float32),
+            np.empty(len(ends)),
+            np.empty(len(ends), np.int64),
+            np.empty(len(ends), np.int64),
+        )
+        jobs = _threads(threads) if len(joined) >= PARALLEL_FROM else 1
+        cuts = np.searchsorted(ends, np.linspace(0, len(joined), jobs + 1))
+        cuts[[0, -1]] = 0, len(ends)
+
+        def run(job: int) -> None:
+            some = slice(cuts[job], cuts[job + 1])
+            columns = (column[some] for column in out)
+            lines.score_many(self.packed.layout, joined, begins[some], ends[some], bool(bos), bool(eos), *columns)
+
+        if jobs == 1:
+            run(0)
+        else:
+            with ThreadPoolExecutor(jobs) as pool:
+                list(pool.map(run, range(jobs)))
+        return LineScores(out[1], out[0], out[2], out[3])
+
+    def index(self, word: Text) -> int:
+        """The id of a word, or `unk`."""
+        return lines.index_word(self.packed.layout, _padded(word))
+
+    def __contains__(self, word: Text) -> bool:
+        return self.index(word) != self.unk
+
+    @property
+    def order(self) -> int:
+        """The length of the longest n-gram."""
+        return int(self.packed.layout[ORDER])
+
+    @property
+    def unk(self) -> int:
+        """The id of all unknown words."""
+        return int(self.packed.layout[UNK])
+
+    @property
+    def eos(self) -> int:
+        """The id of `</s>`."""
+        return int(self.packed.layout[EOS])
+
+    def empty_state(self) -> NDArray[np.uint32]:
+        """A new state without a history."""
+        return np.zeros(STATE_SIZE, np.uint32)
+
+    def begin(self, state: NDArray[np.uint32]) -> None:
+        """Make it the state of a sentence start."""
+        lines.begin_sentence(self.packed.layout, state)
+
+    def advance(self, before: NDArray[np.uint32], word: int, after: NDArray[np.uint32]) -> tuple[float, int]:
+        """log10 p of the word with this id after a state and the length of the n-gram; writes the state after it."""
+        return lines.score_next(self.packed.layout, before, word, after)
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """Equal for equal models: a checksum of all n-grams."""
+        return zlib.crc32(self.packed.data.data)
+
+
+def _padded(text: Text) -> bytes:
+    if isinstance(text, bytes):
+        return text + PADDING
+    try:
+        return (text + "        ").encode()
+    except UnicodeEncodeError as error:
+        raise TextError(f"the text is not valid Unicode: {error}", hint="decode it with the right encoding") from error
+    except TypeError as error:
+        raise InputError(f"a text must be str or bytes, not {type(text).__name__}", hint="join the words") from error
+
+
+def _join(texts: Sequence[Text]) -> tuple[bytes, NDArray[np.int64]]:
+    """All texts one after the other, a space after each, and where each ends."""
+    if isinstance(texts, (str, bytes)):
+        raise InputError("score_lines takes a list of sentences, not one", hint="use score, or put it into a list")
+    encoded = [text if isinstance(text, bytes) else _encoded(text, number) for number, text in enumerate(texts)]
+    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    return b" ".join(encoded) + PADDING, np.cumsum(sizes + 1) - 1
+
+
+def _encoded(text: str, number: int) -> bytes:
+    try:
+        return text.encode()
+    except (UnicodeEncodeError, AttributeError) as error:
+        raise TextError(
+            f"line {number + 1} of the list cannot be scored: {error}",
+            hint="give str or bytes, decoded with the right encoding",
+        ) from error
+
+
+def _threads(asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise InputError(f"threads must be at least 1, not {asked}", hint="leave it out for all cores")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return asked or cores

@@ -1,0 +1,95 @@
+"""One word after one state, in a model kept as KenLM's probing format keeps it.
+
+The n-grams of each order k >= 2 are a hash table from a 64-bit key of their words to log10 p and log10 of the backoff,
+both float32; unigrams are an array. Bits serve as flags, as in KenLM's files: a p without its sign bit says that a
+longer n-gram ends in this one; a backoff of -0.0 says that no longer n-gram begins with it. `layout` says where each
+part stands in memory.
+
+Arithmetic is float32 in KenLM's order, so that the results are KenLM's to the last bit. Like KenLM, a 64-bit key is
+taken for the n-gram: a mistake has a chance of about the number of n-grams in 10^19 per look-up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lidstone.ngram.kenlm.memory import SIGN, as_float, find, load_i64, load_u32, store_u32
+
+ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_BYTES, SCATTER, TABLES = range(11)
+"""Places in `layout`, an int64 array: addresses, numbers of buckets, bytes per entry, ids of special words; from TABLES
+on address and buckets of orders 2, 3, ..."""
+VOCAB_BYTES, LONGEST_BYTES = 12, 12
+
+STATE_SIZE = 16
+"""A state is 16 uint32: its length, up to 7 words, the newest first, and up to 7 backoffs, the bits of float32."""
+_WORDS, _BACKOFFS = 4, 32
+
+_A = np.uint64(8978948897894561157)
+_B = np.uint64(17894857484156487943)
+
+
+@njit(cache=True, nogil=True)
+def part(layout, place):  # type: ignore[no-untyped-def]
+    """layout[place], of a layout given by address."""
+    return load_i64(layout + 8 * place)
+
+
+@njit(cache=True, nogil=True)
+def extend_key(key, word):  # type: ignore[no-untyped-def]
+    """The key of an n-gram with one more word at its old end; the key of a unigram is its id."""
+    return (key * _A) ^ ((np.uint64(word) + np.uint64(1)) * _B)
+
+
+@njit(cache=True, nogil=True)
+def find_word(layout, key):  # type: ignore[no-untyped-def]
+    """The id of the word with this hash, or that of the unknown word."""
+    at = find(part(layout, VOCAB), part(layout, VOCAB_BUCKETS), VOCAB_BYTES, part(layout, SCATTER), key)
+    return np.int64(load_u32(at + 8)) if at else part(layout, UNK)
+
+
+@njit(cache=True, nogil=True)
+def write_start(layout, state):  # type: ignore[no-untyped-def]
+    """Write the state of a sentence start, whose history is `<s>`."""
+    bos = part(layout, BOS)
+    store_u32(state, 1)
+    store_u32(state + _WORDS, bos)
+    store_u32(state + _BACKOFFS, load_u32(part(layout, UNIGRAMS) + bos * part(layout, UNIGRAM_BYTES) + 4))
+
+
+@njit(cache=True, nogil=True)
+def step(layout, before, word, after):  # type: ignore[no-untyped-def]
+    """log10 p(word | before) and the length of the longest n-gram that matched; `after` becomes the next state.
+
+    States are given by address and must not be the same.
+    """
+    at = part(layout, UNIGRAMS) + word * part(layout, UNIGRAM_BYTES)
+    bits, backoff = load_u32(at), load_u32(at + 4)
+    store_u32(after + _BACKOFFS, backoff)
+    useful, matched, length = np.int64(backoff != SIGN), np.int64(1), np.int64(load_u32(before))
+    key, last = np.uint64(word), part(layout, ORDER) - 2
+    for i in range(length):
+        if bits & SIGN:
+            break
+        key = extend_key(key, load_u32(before + _WORDS + 4 * i))
+        stride = LONGEST_BYTES if i == last else part(layout, MIDDLE_BYTES)
+        at = find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), stride, part(layout, SCATTER), key)
+        if at == 0:
+            break
+        matched = np.int64(i + 2)
+        bits = load_u32(at + 8)
+        if i == last:
+            break
+        backoff = load_u32(at + 12)
+        store_u32(after + _BACKOFFS + 4 * (i + 1), backoff)
+        if backoff != SIGN:
+            useful = matched
+    logprob = as_float(bits | SIGN)
+    for i in range(last + 1):  # always as many rounds, and no branches: they could not be predicted
+        used = matched - 1 <= i < length
+        logprob += as_float(load_u32(before + _BACKOFFS + 4 * i)) if used else np.float32(0.0)
+    store_u32(after, useful)
+    store_u32(after + _WORDS, word)
+    for i in range(STATE_SIZE // 2 - 2):
+        store_u32(after + _WORDS + 4 * (i + 1), load_u32(before + _WORDS + 4 * i))
+    return logprob, matched

@@ -1,0 +1,198 @@
+"""KenLM's tries, decoded into the sections of an ARPA file.
+
+    vocabulary    the number of words but `<unk>`, uint64; their hashes, sorted. The id of `<unk>` is 0
+    bins          of quantised tries: values that the n-grams refer to by number
+    unigrams      by id: log10 p, log10 of the backoff, float32; where their bigrams begin, uint64
+    orders 2...   packed bit by bit: a word, the values, and, below the top order, where the longer n-grams begin
+    words         in the order of their ids, a zero byte after each, if they were asked for
+
+The trie runs from the newest word to the oldest: the children of (b c) are the n-grams (a b c).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.ngram.arpa.lines import Section
+from lidstone.ngram.kenlm.header import ARRAY_TRIE, QUANT_ARRAY_TRIE, QUANT_TRIE, Header, align8, broken
+from lidstone.ngram.kenlm.packing import bits_for, read_bits
+from lidstone.ngram.kenlm.words import hash_words
+
+_UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
+
+
+@dataclass(frozen=True)
+class Trie:
+    """A decoded model."""
+
+    hashes: NDArray[np.uint64]
+    """of the words with ids 1, 2, ...; 0 is `<unk>`"""
+    words: list[str] | None
+    """the words, `<unk>` first, where the file has them"""
+    sections: list[Section]
+
+
+def read_trie(data: NDArray[np.uint8], header: Header, path: str | Path) -> Trie:
+    """Decode all, checking that every n-gram is there once and made of known words."""
+    reader = _Reader(data, header, path)
+    hashes = reader.read_hashes()
+    reader.read_bins()
+    sections = reader.read_sections()
+    words = reader.read_words(hashes) if header.has_words else None
+    return Trie(hashes, words, sections)
+
+
+class _Reader:
+    """The file, and how far it has been read."""
+
+    def __init__(self, data: NDArray[np.uint8], header: Header, path: str | Path) -> None:
+        self.data, self.header, self.path = data, header, path
+        self.at = header.size
+        self.quantised = header.kind in (QUANT_TRIE, QUANT_ARRAY_TRIE)
+        self.arrays = header.kind in (ARRAY_TRIE, QUANT_ARRAY_TRIE)
+        self.word_bits = bits_for(header.counts[0])
+        self.bins: list[tuple[NDArray[np.float32], ...]] = []
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """The next bytes."""
+        if self.at + size > len(self.data):
+            due = self.at + size
+            raise broken(self.path, f"it is cut off: {due} bytes are due at least, and {len(self.data)} are there")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def read_hashes(self) -> NDArray[np.uint64]:
+        count = self.header.counts[0]
+        block = self.take(8 + 8 * count).view("<u8")
+        if block[0] != count - 1 or (block[2:count] <= block[1 : count - 1]).any():
+            raise broken(self.path, "its vocabulary is damaged")
+        return np.array(block[1:count], np.uint64)
+
+    def read_bins(self) -> None:
+        """For orders 2..n-1 the bins of log10 p and of the backoffs, for order n those of log10 p."""
+        if not self.quantised:
+            return
+        version, prob_bits, backoff_bits = (int(byte) for byte in self.take(8)[:3])
+        if version != 2 or not 1 <= prob_bits <= 25 or not 1 <= backoff_bits <= 25:
+            raise broken(self.path, f"its bins have version {version}, {prob_bits} and {backoff_bits} bits")
+        for _ in range(self.header.order - 2):
+            self.bins.append((self._floats(1 << prob_bits), self._floats(1 << backoff_bits)))
+        self.bins.append((self._floats(1 << prob_bits),))
+
+    def read_sections(self) -> list[Section]:
+        section, begins = self._read_unigrams()
+        sections = [section]
+        for order in range(2, self.header.order + 1):
+            section, begins = self._read_order(order, section, begins)
+            sections.append(section)
+        return sections
+
+    def read_words(self, hashes: NDArray[np.uint64]) -> list[str]:
+        text = self.data[self.at :].tobytes()
+        words = text.split(b"\0")[: self.header.counts[0]]
+        if words[0] != b"<unk>" or not np.array_equal(hash_words(words[1:]), hashes):
+            raise broken(self.path, "its words are cut off or do not fit its vocabulary")
+        try:
+            return [word.decode() for word in words]
+        except UnicodeDecodeError as error:
+            raise broken(self.path, f"a word is not valid UTF-8 ({error})") from error
+
+    def _floats(self, count: int) -> NDArray[np.float32]:
+        return np.array(self.take(4 * count).view("<f4"))
+
+    def _read_unigrams(self) -> tuple[Section, NDArray[np.uint64]]:
+        count = self.header.counts[0]
+        block = self.take((count + 2) * _UNIGRAM.itemsize).view(_UNIGRAM)
+        section = self._section(np.arange(count)[:, None], block["logprob"][:count], block["backoff"][:count])
+        return section, self._check_begins(np.array(block["next"][: count + 1]), 2)
+
+    def _read_order(self, order: int, below: Section, begins: NDArray) -> tuple[Section, NDArray]:
+        """The n-grams of one order, and where the longer ones of each begin."""
+        count, top = self.header.counts[order - 1], order == self.header.order
+        value_bits = self._value_bits(top)
+        offsets, next_bits = (np.zeros(1, np.uint64), 0) if top else self._pointers(order)
+        width = self.word_bits + value_bits + next_bits
+        block = self.take(((1 + count) * width + 7) // 8 + 8)
+        words = read_bits(block, 0, width, self.word_bits, count)
+        parents = np.repeat(np.arange(len(begins) - 1), (begins[1:] - begins[:-1]).astype(np.int64))
+        self._check_words(words, begins)
+        logprobs, backoffs = self._values(block, order, width, count)
+        ngrams = np.column_stack([words.astype(np.int32), below.ngrams[parents]])
+        section = self._section(ngrams, logprobs, backoffs)
+        if top:
+            return section, begins
+        low = read_bits(block, self.word_bits + value_bits, width, next_bits, count + 1)
+        high = np.searchsorted(offsets, np.arange(count + 1, dtype=np.uint64), side="right").astype(np.uint64) - 1
+        return section, self._check_begins(high << np.uint64(next_bits) | low, order + 1)
+
+    def _value_bits(self, top: bool) -> int:
+        if not self.quantised:
+            return 31 if top else 63
+        return sum(bits_for(len(bins) - 1) for bins in self.bins[-1 if top else 0])
+
+    def _values(self, block: NDArray, order: int, width: int, count: int) -> tuple[NDArray, NDArray]:
+        """log10 p and backoffs: 31 bits of a float whose sign is known, then 32; or the backoff's bin, then p's."""
+        at, top = self.word_bits, order == self.header.order
+        none = np.zeros(count, np.float32)
+        if not self.quantised:
+            bits = read_bits(block, at, width, 31, count).astype(np.uint32) | np.uint32(1 << 31)
+            more = none if top else read_bits(block, at + 31, width, 32, count).astype(np.uint32).view(np.float32)
+            return bits.view(np.float32), more
+        bins = self.bins[order - 2]
+        prob_bits = bits_for(len(bins[0]) - 1)
+        if top:
+            return bins[0][read_bits(block, at, width, prob_bits, count)], none
+        backoff_bits = bits_for(len(bins[1]) - 1)
+        numbers = read_bits(block, at, width, backoff_bits, count)
+        return bins[0][read_bits(block, at + backoff_bits, width, prob_bits, count)], bins[1][numbers]
+
+    def _pointers(self, order: int) -> tuple[NDArray[np.uint64], int]:
+        """For each value of the upper bits of pointers the first n-gram that has it; how many lower bits there are."""
+        entries, longest = self.header.counts[order - 1] + 1, self.header.counts[order]
+        bits = bits_for(longest)
+        if not self.arrays:
+            return np.zeros(1, np.uint64), bits
+        start = self.at
+        version, most = (int(byte) for byte in self.take(2))
+        if version != 0:
+            raise broken(self.path, f"its pointers have version {version}, and lidstone reads version 0")
+        upper = _upper_bits(entries, longest, most)
+        size = (longest >> (bits - upper)) + 1
+        self.at = start
+        block = self.take(8 * (1 + size) + 7)
+        skip = align8(start) - start + 8
+        offsets = np.array(block[skip : skip + 8 * size].view("<u8"))
+        if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
+            raise broken(self.path, "its pointers are damaged")
+        return offsets, bits - upper
+
+    def _check_begins(self, begins: NDArray[np.uint64], order: int) -> NDArray[np.uint64]:
+        rising = (begins[1:] >= begins[:-1]).all()
+        if begins[0] != 0 or begins[-1] != self.header.counts[order - 1] or not rising:
+            raise broken(self.path, f"its {order}-grams do not form a trie")
+        return begins
+
+    def _check_words(self, words: NDArray[np.uint64], begins: NDArray[np.uint64]) -> None:
+        """The children of a node have known and rising words."""
+        rising = words[1:] > words[:-1]
+        firsts = begins[1:-1].astype(np.int64)
+        rising[firsts[(firsts > 0) & (firsts < len(words))] - 1] = True
+        if not rising.all() or (words >= self.header.counts[0]).any():
+            raise broken(self.path, "its n-grams have unknown or repeated words")
+
+    def _section(self, ngrams: NDArray, logprobs: NDArray[np.float32], backoffs: NDArray[np.float32]) -> Section:
+        if not (logprobs <= 0).all() or not (backoffs < 100).all():  # nor NaN
+            raise broken(self.path, "its probabilities are damaged")
+        lines = np.zeros(len(ngrams), np.int64)
+        return Section(ngrams.astype(np.int32), logprobs.astype(np.float64), backoffs.astype(np.float64), lines)
+
+
+def _upper_bits(entries: int, longest: int, most: int) -> int:
+    """How many upper bits of pointers up to `longest` KenLM keeps in an array: what makes the file smallest."""
+    bits = bits_for(longest)
+    costs = [(longest >> (bits - upper)) * 64 - entries * upper for upper in range(min(bits, most) + 1)]
+    return int(np.argmin(costs))

@@ -1,0 +1,97 @@
+"""Damaged binaries of KenLM: a clear error, or a model that scores; never a crash, and never a wait without end.
+
+Every file is cut at many places, and bytes are changed at random, in the header most of all. KenLM's format has no
+checksums, so a changed number may pass; but whatever loads must score.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lidstone.errors import LidstoneError
+from lidstone.ngram.kenlm.binary import scorer_of_binary, table_of_binary
+from lidstone.ngram.kenlm.step import VOCAB, VOCAB_BUCKETS
+
+FILES = Path(__file__).parents[1] / "golden" / "files" / "kenlm"
+BINARIES = sorted(path.name for path in FILES.glob("*.bin"))
+LINES = ["the cat sees a dog", "green green zebra", "", "</s> <s> the café quietly then runs"]
+
+
+def loads_and_scores(path: Path) -> bool:
+    """Whether the file was taken for a model."""
+    try:
+        scorer = scorer_of_binary(path)
+    except LidstoneError:
+        return False
+    found = scorer.score_lines(LINES)
+    assert found.words.tolist() == [5, 3, 0, 7]
+    for line in LINES:
+        scorer.score_words(line)
+    if "trie" in path.name:
+        with contextlib.suppress(LidstoneError):
+            table_of_binary(path).prob([(), [1, 2]])
+    return True
+
+
+@pytest.mark.parametrize("name", BINARIES)
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, name: str) -> None:
+    data = (FILES / name).read_bytes()
+    path = tmp_path / name
+    ends = [*range(0, 160, 3), *range(160, len(data), 41), len(data) - 1]
+    for end in ends:
+        path.write_bytes(data[:end])
+        loads_and_scores(path)
+    path.write_bytes(data[: len(data) // 2])
+    assert not loads_and_scores(path)
+    path.write_bytes(data)
+    assert loads_and_scores(path)
+
+
+@pytest.mark.parametrize("name", BINARIES)
+def test_changed_bytes_never_crash(tmp_path: Path, name: str) -> None:
+    data = np.frombuffer((FILES / name).read_bytes(), np.uint8)
+    path = tmp_path / name
+    draw = np.random.default_rng(7)
+    refused = 0
+    for trial in range(250):
+        changed = data.copy()
+        size = min(len(data), 170) if trial % 2 else len(data)  # every other time only the header and what follows it
+        places = draw.integers(50, size, draw.integers(1, 4))
+        changed[places] = draw.choice([0, 1, 127, 128, 255, int(draw.integers(256))], len(places))
+        path.write_bytes(changed.tobytes())
+        refused += not loads_and_scores(path)
+    assert refused > 20
+
+
+def test_a_hash_table_without_an_empty_slot_is_searched_once(tmp_path: Path) -> None:
+    """Where KenLM would look for ever."""
+    data = np.frombuffer((FILES / "probing.bin").read_bytes(), np.uint8).copy()
+    scorer = scorer_of_binary(FILES / "probing.bin")
+    start = int(scorer.packed.layout[VOCAB]) - scorer.packed.data.ctypes.data
+    entries = data[start : start + 12 * int(scorer.packed.layout[VOCAB_BUCKETS])].view([("key", "<u8"), ("id", "<u4")])
+    entries["key"][entries["key"] == 0] = 12345
+    (tmp_path / "full.bin").write_bytes(data.tobytes())
+    full = scorer_of_binary(tmp_path / "full.bin")
+    assert full.score("the zebra") == scorer.score("the zebra")
+
+
+def test_ids_beyond_the_unigrams_are_refused(tmp_path: Path) -> None:
+    data = np.frombuffer((FILES / "probing.bin").read_bytes(), np.uint8).copy()
+    scorer = scorer_of_binary(FILES / "probing.bin")
+    start = int(scorer.packed.layout[VOCAB]) - scorer.packed.data.ctypes.data
+    entries = data[start : start + 12 * int(scorer.packed.layout[VOCAB_BUCKETS])].view([("key", "<u8"), ("id", "<u4")])
+    entries["id"][np.flatnonzero(entries["key"])[3]] = 2**32 - 1
+    (tmp_path / "far.bin").write_bytes(data.tobytes())
+    with pytest.raises(LidstoneError, match="has the id 4294967295 among 23 words"):
+        scorer_of_binary(tmp_path / "far.bin")
+
+
+def test_an_empty_file_and_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    for path in (tmp_path / "empty", tmp_path, tmp_path / "absent"):
+        with pytest.raises(LidstoneError):
+            scorer_of_binary(path)
