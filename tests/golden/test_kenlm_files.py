@@ -50,7 +50,7 @@ def test_a_trie_is_a_table_with_the_same_scores(name: str) -> None:
     for sentence, expected in zip(SENTENCES, EXPECTED["files"][name], strict=True):
         if "s>" not in sentence:  # a table predicts no <s>, and begins anew after </s>
             ids = np.append(table.vocab.encode(sentence.split()), table.vocab.eos)
-            found = table.logprobs(ids) / np.log(10)
+            found = table.token_logprobs(ids) / np.log(10)
             np.testing.assert_allclose(found, [p for p, _, _ in expected], rtol=0, atol=1e-5)
 
 
