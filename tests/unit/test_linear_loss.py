@@ -9,7 +9,7 @@ import torch
 from tests.smoothing_cases import VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.regularizer import linear_loss
+from lidstone.regularizer.kernels import chunks
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 
@@ -21,7 +21,7 @@ FORMS = list(itertools.product(("exact", "published"), ("token", "ngram")))
 
 
 def set_chunk(monkeypatch, positions):
-    monkeypatch.setattr(linear_loss, "CHUNK_BYTES", 4 * VOCAB.size * positions)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4 * VOCAB.size * positions)
 
 
 def leaves(dtype=torch.float32):
@@ -113,7 +113,7 @@ def test_no_grad_is_plain_and_makes_no_gradients(monkeypatch):
     hidden, weight, bias = leaves()
     loss = LinearSmoothedCrossEntropy(TABLE, gamma=0.3)
     expected = SmoothedCrossEntropy()(hidden @ weight.T + bias, LABELS).total.item()
-    monkeypatch.setattr(linear_loss, "_Gradients", fail)
+    monkeypatch.setattr(chunks.Gradients, "add", fail)
     with torch.no_grad():
         parts = loss(hidden, weight, LABELS, bias=bias)
     assert parts.total.item() == pytest.approx(expected)

@@ -9,10 +9,11 @@ import pytest
 import torch
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitted
 
-from lidstone.regularizer import core
+from lidstone.regularizer.kernels import cpu_loops, tensors
+from lidstone.regularizer.kernels.choice import using
+from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 from lidstone.regularizer.reference import histories_of
-from lidstone.regularizer.sparse_rows import dot, dot_tensors, scatter, scatter_tensors
 from lidstone.regularizer.targets import Targets
 
 # sentences of the text, a word that is not in it, padding as a boundary, an unknown context
@@ -26,26 +27,41 @@ def prepared(name, order, empirical):
     targets = Targets(fitted(name, order), counted(order), empirical)
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(1, 7, CONTEXTS.shape, generator=generator)
-    plan = targets.plan(labels, CONTEXTS, gamma_plus=0.4, gamma_minus=0.7, form="exact")
-    return targets, plan, torch.randn(CONTEXTS.numel(), VOCAB.size, generator=generator)
+    targets.set_strengths(0.4, -0.7)
+    plan = cpu_loops.plan(labels, CONTEXTS, targets.table, targets.facts)
+    logits = torch.randn(CONTEXTS.numel(), VOCAB.size, generator=generator)
+    return labels, logits, plan, targets.table, targets.facts
 
 
 @CASES
-def test_dot(name, order, empirical):
-    targets, plan, logits = prepared(name, order, empirical)
-    used = plan.plus != 0  # what has no strength is not looked at
-    assert used.any()
-    for one, other in zip(dot(logits, plan, targets), dot_tensors(logits, plan, targets), strict=True):
-        torch.testing.assert_close(one[used], other[used], rtol=1e-5, atol=1e-6)
+def test_plan(name, order, empirical):
+    """The compiled search and the one in tensor code find the same nodes and coefficients."""
+    labels, _, found, *table = prepared(name, order, empirical)
+    labels[0, :3] = -1  # ignored
+    found = cpu_loops.plan(labels, CONTEXTS, *table)
+    for one, other in zip(found, tensors.plan(labels, CONTEXTS, *table), strict=True):
+        counted = (labels >= 0).reshape(-1)
+        torch.testing.assert_close(one[counted], other[counted], rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_nodes_are_those_of_the_histories(order):
+    """Read back from the trie: the longest suffix of the sliced history that is a node."""
+    *_, plan, _, _ = prepared("katz", order, "token")
+    trie = fitted("katz", order).trie
+    histories = [h for row in CONTEXTS.tolist() for h in histories_of(row, VOCAB, order)]
+    for state, history in zip(plan.states.tolist(), histories, strict=True):
+        suffixes = [history[i:] for i in range(len(history)) if trie.find(list(history[i:])) >= 0]
+        assert (trie.ngram(state) if state >= 0 else ()) == (suffixes[0] if suffixes else ())
 
 
 @CASES
 def test_scatter(name, order, empirical):
-    targets, plan, logits = prepared(name, order, empirical)
+    _, logits, plan, *table = prepared(name, order, empirical)
     scale = torch.linspace(-1, 1, len(logits))
     compiled, plain = logits.clone(), logits.clone()
-    scatter(compiled, plan, targets, scale)
-    scatter_tensors(plain, plan, targets, scale)
+    cpu_loops.scatter(compiled, plan, *table, scale)
+    tensors.scatter(plain, plan, *table, scale)
     torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=1e-6)
 
 
@@ -53,44 +69,51 @@ def test_scatter(name, order, empirical):
 @pytest.mark.parametrize("name", SMOOTHERS)
 def test_both_are_the_dense_product(name, order):
     """<rows, z> + base_weight <base, z> is p~(.|h) . z, and the scatter subtracts p~ but for the base."""
-    targets, plan, logits = prepared(name, order, "token")
+    _, logits, plan, table, facts = prepared(name, order, "token")
     histories = [h for row in CONTEXTS.tolist() for h in histories_of(row, VOCAB, order)]
     smoothed = torch.tensor(fitted(name, order).prob(histories))
-    rows, _, base_weight = dot(logits, plan, targets)
-    found = rows + base_weight * (logits @ targets.base)
+    rows, _, base_weight = cpu_loops.dot(logits, plan, table, facts)
+    found = rows + base_weight * (logits @ table.base)
     torch.testing.assert_close(found.double(), (smoothed * logits.double()).sum(-1), rtol=1e-5, atol=2e-6)
     gradient = torch.zeros_like(logits)
-    scatter(gradient, plan, targets, torch.full_like(base_weight, 1 / 0.4))
-    sparse = smoothed - base_weight.double()[:, None] * targets.base.double()
+    used = plan._replace(plus=torch.full_like(plan.plus, 0.4))
+    cpu_loops.scatter(gradient, used, table, facts, torch.full_like(base_weight, 1 / 0.4))
+    sparse = smoothed - base_weight.double()[:, None] * table.base.double()
     torch.testing.assert_close(gradient.double(), -sparse, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_any_number_of_threads(threads):
-    targets, plan, logits = prepared("kneser-essen-ney", 3, "ngram")
-    before, expected = torch.get_num_threads(), dot_tensors(logits, plan, targets).rows
-    used = plan.plus != 0
+    labels, logits, plan, *table = prepared("kneser-essen-ney", 3, "ngram")
+    before, expected = torch.get_num_threads(), cpu_loops.dot(logits, plan, *table)
     torch.set_num_threads(threads)
     try:
-        found = dot(logits, plan, targets).rows
+        found, again = cpu_loops.dot(logits, plan, *table), cpu_loops.plan(labels, CONTEXTS, *table)
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(found[used], expected[used], rtol=1e-5, atol=1e-6)
+    for one, other in zip((*found, *again), (*expected, *plan), strict=True):
+        assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("kind", [SmoothedCrossEntropy, LinearSmoothedCrossEntropy])
 @pytest.mark.parametrize("empirical", ["token", "ngram"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_the_whole_loss_in_tensor_code(monkeypatch, order, empirical):
+def test_the_whole_loss_in_tensor_code(order, empirical, kind):
     """What runs on other devices gives the value and the gradient of the CPU's."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*no lower bound")
-        loss = SmoothedCrossEntropy(fitted("katz", order), counted(order), gamma=0.6, empirical=empirical)
-    labels = torch.randint(1, 7, CONTEXTS.shape, generator=torch.Generator().manual_seed(1))
-    logits = torch.randn(*labels.shape, VOCAB.size, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    value = loss(logits, labels, CONTEXTS).total
-    gradient = torch.autograd.grad(value, logits)[0]
-    monkeypatch.setattr(core, "dot", dot_tensors)
-    monkeypatch.setattr(core, "scatter", scatter_tensors)
-    again = loss(logits, labels, CONTEXTS).total
-    torch.testing.assert_close(again, value, rtol=1e-6, atol=0)
-    torch.testing.assert_close(torch.autograd.grad(again, logits)[0], gradient, rtol=1e-5, atol=1e-7)
+        loss = kind(fitted("katz", order), counted(order), gamma=0.6, empirical=empirical)
+    generator = torch.Generator().manual_seed(1)
+    labels = torch.randint(1, 7, CONTEXTS.shape, generator=generator)
+    labels[1, 2:4] = -100
+    width = VOCAB.size if kind is SmoothedCrossEntropy else 3
+    leaves = [torch.randn(*labels.shape, width, generator=generator).requires_grad_()]
+    if kind is LinearSmoothedCrossEntropy:
+        leaves.append(torch.randn(VOCAB.size, 3, generator=generator).requires_grad_())
+    found = []
+    for name in ("cpu", "tensors"):
+        with using(name):
+            parts = loss(*leaves, labels, CONTEXTS)
+            found.append((*parts, *torch.autograd.grad(parts.total, leaves)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

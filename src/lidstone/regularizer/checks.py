@@ -14,7 +14,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.normalisation import LIMIT
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.targets import Empirical, Form
+from lidstone.regularizer.plan import Empirical, Form
 
 
 def strengths_of(
@@ -124,12 +124,7 @@ def check_shapes(logits: Tensor, labels: Tensor) -> None:
         )
 
 
-def report_overflow(losses: Tensor, logits: Tensor) -> None:
-    """Warn of losses that are not finite, where looking costs nothing; they are passed on as they are."""
-    if losses.device.type == "cpu" and not bool(torch.isfinite(losses).all()):
-        where = f" at {int((~torch.isfinite(losses)).sum())} of {losses.numel()} positions" if losses.dim() else ""
-        warnings.warn(
-            f"the loss is not finite{where}: the logits ({logits.dtype}) hold NaN or infinities; "
-            "lower the learning rate, clip gradients, or use bfloat16 instead of float16",
-            stacklevel=3,
-        )
+def check_label_type(labels: Tensor) -> None:
+    """Refuse labels that are not signed integers: others cannot hold ids and the mark of what is ignored."""
+    if labels.dtype not in (torch.int64, torch.int32, torch.int16):
+        raise InputError(f"labels are {labels.dtype}, not integers with a sign", hint="pass labels.long()")

@@ -10,25 +10,26 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
+from lidstone.regularizer import operators
 from lidstone.regularizer.checks import (
     check_call,
     check_choices,
     check_counts,
     check_kinds,
+    check_label_type,
     check_normalised,
     check_shapes,
     flattened,
-    report_overflow,
     strengths_of,
 )
-from lidstone.regularizer.core import Losses, dense_dot, gradient_, losses, plain_losses
+from lidstone.regularizer.kernels.choice import kernel_name
+from lidstone.regularizer.plan import Empirical, Form
 from lidstone.regularizer.schedule import CONSTANT, Schedule
-from lidstone.regularizer.targets import Empirical, Form, Plan, Targets, shift_right
+from lidstone.regularizer.targets import Targets, shift_right
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -62,11 +63,14 @@ class SmoothedLoss(nn.Module):
         reduction: Reduction = "mean",
         schedule: Schedule = CONSTANT,
         allow_unnormalised: bool = False,
+        inplace_gradient: bool = False,
     ) -> None:
         """Take p~ from `table`; without one this is plain cross-entropy.
 
         gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only. A table whose
         probabilities are further than 1e-3 from summing to one is refused unless `allow_unnormalised`.
+        inplace_gradient=True writes the gradient into the memory of the logits in the backward pass: it saves a tensor
+        of their size, and nobody may read the logits afterwards.
         """
         super().__init__()
         check_kinds(table, counts)
@@ -77,9 +81,22 @@ class SmoothedLoss(nn.Module):
         self.form: Form = form
         self.empirical: Empirical = empirical
         self.ignore_index, self.reduction, self.schedule = ignore_index, reduction, schedule
-        self.progress = 0.0
-        """how much of the training is done, from 0 to 1; read by the schedule"""
+        self.inplace_gradient = inplace_gradient
         self.targets = None if table is None else Targets(table, counts, empirical)
+        self.progress = 0.0
+
+    @property
+    def progress(self) -> float:
+        """How much of the training is done, from 0 to 1; read by the schedule."""
+        return self._progress
+
+    @progress.setter
+    def progress(self, done: float) -> None:
+        """Set the strengths of this step, as a tensor, so that compiled code need not be compiled again."""
+        self._progress = done
+        if self.targets is not None:
+            strength, sign = self.schedule(done), 1.0 if self.form == "published" else -1.0
+            self.targets.set_strengths(strength * self.gamma_plus, sign * (strength * self.gamma_minus))
 
     @property
     def signature(self) -> dict[str, Any]:
@@ -109,10 +126,10 @@ class SmoothedLoss(nn.Module):
     def _regularizing(self) -> bool:
         return self.training and torch.is_grad_enabled() and self.targets is not None
 
-    def _plan(self, labels: Tensor, histories: Tensor | None, counted: Tensor) -> Plan | None:
-        """Coefficients of all positions, or None where this is plain cross-entropy."""
+    def _plan(self, labels: Tensor, histories: Tensor | None) -> list[Tensor]:
+        """Coefficients of all positions, the fields of `Plan`; none where this is plain cross-entropy."""
         if not self._regularizing or self.targets is None:
-            return None
+            return []
         if histories is not None and histories.shape != labels.shape:
             raise InputError(
                 f"histories of shape {tuple(histories.shape)} do not fit labels of shape {tuple(labels.shape)}",
@@ -120,17 +137,14 @@ class SmoothedLoss(nn.Module):
             )
         if histories is None and labels.dim() == 1 and len(labels) > 1 and self.targets.order > 1:
             raise flattened(labels)
-        strength, bos = self.schedule(self.progress), self.targets.vocab.bos
-        known = _as_rows(torch.where(counted, labels, -1))
-        contexts = shift_right(known, bos) if histories is None else _as_rows(histories)
-        self._check_range(contexts, "histories", bos)
-        return self.targets.plan(
-            known.clamp(min=0),
-            contexts,
-            gamma_plus=strength * self.gamma_plus,
-            gamma_minus=strength * self.gamma_minus,
-            form=self.form,
-        )
+        known = _as_rows(labels)
+        contexts = shift_right(known, self.targets.vocab.bos) if histories is None else _as_rows(histories)
+        return list(operators.plan(known, contexts, *self._table))
+
+    @property
+    def _table(self) -> tuple[Any, ...]:
+        """The table and its facts, as the operators take them."""
+        return ([], 0, False, 0) if self.targets is None else (list(self.targets.table), *self.targets.facts)
 
     def _check_vocabulary(self, size: int, what: str) -> None:
         if self.targets is not None and size != self.targets.vocab.size:
@@ -139,19 +153,10 @@ class SmoothedLoss(nn.Module):
                 hint=f"make the vocabulary with the model's size: Vocabulary.from_tokenizer(tokenizer, size={size})",
             )
 
-    def _check_labels(self, labels: Tensor, size: int) -> Tensor:
-        """The mask of positions that count; labels outside the vocabulary are refused."""
-        counted = labels != self.ignore_index
-        self._check_range(torch.where(counted, labels, 0), "labels", size - 1, lowest=0)
-        return counted
-
-    def _check_range(self, ids: Tensor, what: str, highest: int, lowest: int | None = None) -> None:
-        if ids.device.type != "cpu" or not ids.numel():  # elsewhere the check would wait for the device
-            return
-        least, most = ids.aminmax()
-        if most > highest or (lowest is not None and least < lowest):
-            wrong = int(most if most > highest else least)
-            raise InputError(f"{what} hold the id {wrong}, which is outside 0 to {highest}", hint="check the tokenizer")
+    def _gold(self, labels: Tensor, size: int) -> Tensor:
+        """Labels with -1 for those that are ignored; those outside the vocabulary are refused."""
+        check_label_type(labels)
+        return operators.gold(labels, self.ignore_index, size)
 
     def _scale(self, counted: Tensor, num_items: Tensor | int | float | None) -> Tensor:
         """The weight of each position in the total; (positions,)."""
@@ -173,7 +178,6 @@ class SmoothedCrossEntropy(SmoothedLoss):
     1.3863
     """
 
-    @torch.compiler.disable
     def forward(
         self,
         logits: Tensor,  # (batch, time, V), or (V,); (positions, V) with histories
@@ -193,44 +197,33 @@ class SmoothedCrossEntropy(SmoothedLoss):
         size = logits.shape[-1]
         self._check_vocabulary(size, "logits")
         check_shapes(logits, labels)
-        counted = self._check_labels(labels, size)
-        plan = self._plan(labels, histories, counted)
-        flat = torch.where(counted, labels, 0).reshape(-1)
-        with torch.autocast(logits.device.type, enabled=False):
-            total, *parts = _Fused.apply(logits.reshape(-1, size), flat, plan, self.targets)
-        weight = self._scale(counted, num_items)
-        weighted = [torch.where(weight > 0, part * weight, 0.0) for part in (total, *parts)]
-        report_overflow(weighted[0], logits)
+        gold = self._gold(labels, size)
+        plan = self._plan(gold, histories)
+        entries = self._entries(plan)
+        total, parts, _ = operators.losses(
+            _as_rows_of_logits(logits),
+            gold.reshape(-1),
+            self._scale(gold >= 0, num_items),
+            plan,
+            entries,
+            *self._table,
+            self.inplace_gradient,
+        )
+        parts = parts.detach()
         if self.reduction == "none" and num_items is None:
-            return LossParts(*(part.reshape(labels.shape) for part in weighted))
-        return LossParts(*(part.sum() for part in weighted))
+            return LossParts(total.view(labels.shape), *(part.view(labels.shape) for part in parts.unbind()))
+        return LossParts(total.sum(), *parts.sum(-1).unbind())
+
+    def _entries(self, plan: list[Tensor]) -> list[Tensor]:
+        """The n-grams of each position, on devices whose kernels do not look them up themselves."""
+        if not plan or kernel_name(plan[0].device) != "tensors":
+            return []
+        return list(operators.expand(*plan[:2], *self._table))
 
 
-class _Fused(torch.autograd.Function):
-    """Value in forward, gradient in backward, both in float32."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, labels: Tensor, plan: Plan | None, targets: Targets | None
-    ) -> tuple[Tensor, ...]:
-        z = logits.detach().float().contiguous()
-        if plan is None or targets is None:
-            found = plain_losses(z, labels)
-        else:
-            found = losses(z, labels, plan, targets, dense_dot(z, targets.base))
-        ctx.save_for_backward(logits, labels, *found[4:])
-        ctx.plan, ctx.targets = plan, targets
-        ctx.mark_non_differentiable(*found[1:4])
-        return found[:4]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, labels, lse, base_weight = ctx.saved_tensors
-        z = logits.detach().to(torch.float32, copy=True, memory_format=torch.contiguous_format)
-        found = Losses(*(None,) * 4, lse, base_weight)  # type: ignore[arg-type]
-        gradient = gradient_(z, labels, ctx.plan, ctx.targets, found, outputs[0].float())
-        return gradient.to(logits.dtype), None, None, None
+def _as_rows_of_logits(logits: Tensor) -> Tensor:
+    """Logits of any shape as (batch, time, V); a view of what has at most three dimensions."""
+    return logits.reshape(logits.shape[:-2].numel(), *logits.shape[-2:]) if logits.dim() > 1 else logits[None, None]
 
 
 def _as_rows(ids: Tensor) -> Tensor:

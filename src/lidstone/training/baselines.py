@@ -74,7 +74,8 @@ class ConfidencePenalty(SmoothedLoss):
         if self.reduction == "none":
             raise InputError("the confidence penalty sums over positions", hint='use reduction="mean" or "sum"')
         check_shapes(logits, labels)
-        counted = self._check_labels(labels, logits.shape[-1])
+        labels = self._gold(labels, logits.shape[-1])
+        counted = labels >= 0
         scale = self._scale(counted, num_items).view(labels.shape)
         logs = log_softmax(logits.float().masked_fill(~counted[..., None], 0), -1)
         gold = torch.where(counted, labels, 0)[..., None]

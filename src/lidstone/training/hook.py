@@ -19,7 +19,7 @@ from transformers import TrainerCallback
 
 from lidstone.errors import InputError
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import LossParts, SmoothedCrossEntropy
+from lidstone.regularizer.loss import LossParts, SmoothedCrossEntropy, SmoothedLoss
 from lidstone.training.alignment import Aligned, align_causal
 from lidstone.training.checks import (
     check_arguments,
@@ -52,7 +52,7 @@ def trainer_loss(loss: SmoothedCrossEntropy, shift: Shift = "auto") -> TrainerLo
 class TrainerLoss:
     """A smoothed loss as the Trainer calls it: `(outputs, labels, num_items_in_batch)`."""
 
-    def __init__(self, loss: SmoothedCrossEntropy, shift: Shift = "auto") -> None:
+    def __init__(self, loss: SmoothedLoss, shift: Shift = "auto") -> None:
         if isinstance(loss, LinearSmoothedCrossEntropy):
             raise InputError("the linear loss needs hidden states, not logits", hint="use SmoothedLossMixin with it")
         check_loss(loss)

@@ -29,8 +29,7 @@ from torch.autograd.function import once_differentiable
 from lidstone.errors import InputError
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.regularizer.sparse_rows import scatter
-from lidstone.regularizer.targets import Plan, Targets
+from lidstone.regularizer.targets import Targets
 
 NAME = "ngram_residual"
 
@@ -140,6 +139,4 @@ def _add_corrections(total: Tensor, table: Targets, contexts: Tensor, positions:
     states, shifts = table.histories(contexts)
     if positions is not None:
         states, shifts = states[positions], shifts[positions]
-    ones = torch.ones(len(states), device=total.device)
-    plan = Plan(states, shifts, ones, ones, ones, 0 * ones, ones, ones)
-    scatter(total, plan, table, -alpha * ones)
+    table.add_sparse_rows(total, states, shifts, torch.full((len(states),), alpha, device=total.device))

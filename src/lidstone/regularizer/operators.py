@@ -1,0 +1,283 @@
+"""The losses as torch operators, so that torch.compile and torch.export see one node where eager code runs a kernel.
+
+    lidstone::gold        labels, with -1 for those that are ignored; refuses ids outside the vocabulary
+    lidstone::plan        the history of each position and its coefficients (see `plan`)
+    lidstone::expand      the n-grams of each position's history; on devices without kernels of their own
+    lidstone::losses      total, parts, and what the gradient needs
+    lidstone::gradient    of the total with respect to the logits; lidstone::gradient_ in the memory of the logits
+    lidstone::linear_losses  projection and loss in chunks, with the gradients of hidden states, weight and bias
+
+Each has a fake kernel, which gives shapes alone; `losses` has its gradient registered. A table goes in as tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from lidstone.errors import InputError
+from lidstone.regularizer.kernels.choice import kernel_name, kernels_for
+from lidstone.regularizer.kernels.chunks import Head
+from lidstone.regularizer.kernels.chunks import linear_losses as chunked
+from lidstone.regularizer.plan import Entries, Facts, Plan, Saved, Table
+
+
+@custom_op("lidstone::gold", mutates_args=())
+def gold(labels: Tensor, ignore_index: int, size: int) -> Tensor:
+    """Labels as int64, with -1 for those that are ignored. On a CPU ids outside the vocabulary are refused."""
+    found = labels.long().masked_fill(labels == ignore_index, -1)
+    if kernel_name(labels.device) == "cpu":
+        from lidstone.regularizer.kernels.cpu_loops import check_ids
+
+        check_ids(torch.where(labels == ignore_index, 0, labels), "labels", size - 1, lowest=0)
+    return found
+
+
+@gold.register_fake
+def _(labels: Tensor, ignore_index: int, size: int) -> Tensor:
+    return labels.new_empty(labels.shape, dtype=torch.int64)
+
+
+@custom_op("lidstone::plan", mutates_args=())
+def plan(
+    labels: Tensor,  # (batch, time), -1 where ignored
+    contexts: Tensor,  # (batch, time), the token before each
+    table: Sequence[Tensor],
+    order: int,
+    ngram: bool,
+    steps: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The coefficients of each position, as the fields of `Plan`."""
+    found: Plan = kernels_for(labels.device).plan(labels, contexts, Table(*table), Facts(order, ngram, steps))
+    return found
+
+
+@plan.register_fake
+def _(
+    labels: Tensor, contexts: Tensor, table: Sequence[Tensor], order: int, ngram: bool, steps: int
+) -> tuple[Tensor, ...]:
+    nodes = [labels.new_empty(labels.numel(), dtype=torch.int64) for _ in range(2)]
+    return (*nodes, *(labels.new_empty(labels.numel(), dtype=torch.float32) for _ in range(6)))
+
+
+@custom_op("lidstone::expand", mutates_args=())
+def expand(
+    states: Tensor,  # (positions,)
+    shifts: Tensor,
+    table: Sequence[Tensor],
+    order: int,
+    ngram: bool,
+    steps: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The n-grams of each position's history and its suffixes, as the fields of `Entries`."""
+    from lidstone.regularizer.kernels.tensors import expand_histories
+
+    return expand_histories(states, shifts, Table(*table), Facts(order, ngram, steps))
+
+
+@expand.register_fake
+def _(
+    states: Tensor, shifts: Tensor, table: Sequence[Tensor], order: int, ngram: bool, steps: int
+) -> tuple[Tensor, ...]:
+    size = torch.library.get_ctx().new_dynamic_size()
+    minus = size if ngram else 0
+    kinds = (size, torch.int64), (size, torch.int64), (size, torch.float32), (minus, torch.float32)
+    return tuple(states.new_empty(length, dtype=dtype) for length, dtype in kinds)
+
+
+@custom_op("lidstone::losses", mutates_args=())
+def losses(
+    logits: Tensor,  # (batch, time, V)
+    labels: Tensor,  # (positions,), -1 where ignored
+    weight: Tensor,  # (positions,), of each position in the total
+    plan: Sequence[Tensor],  # the fields of `Plan`; none for plain cross-entropy
+    entries: Sequence[Tensor],  # the fields of `Entries`; none where kernels look n-grams up themselves
+    table: Sequence[Tensor],
+    order: int,
+    ngram: bool,
+    steps: int,
+    inplace: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Weighted total (positions,), weighted nll, plus and minus (3, positions), and `Saved` (3, positions)."""
+    with torch.autocast(logits.device.type, enabled=False):
+        found = kernels_for(logits.device).losses(
+            logits, labels, _plan(plan), *_rest(table, order, ngram, steps), **_entries(entries)
+        )
+    parts = torch.stack(found[:4])
+    counted = weight > 0
+    weighted = torch.where(counted, parts * weight, 0.0)
+    if kernel_name(logits.device) == "cpu":
+        from lidstone.regularizer.kernels.cpu import report_overflow
+
+        report_overflow(weighted[0], logits.dtype)
+    return weighted[0].clone(), weighted[1:].clone(), torch.stack(found.saved)
+
+
+@losses.register_fake
+def _(logits: Tensor, labels: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    empty = [logits.new_empty((*rows, len(labels)), dtype=torch.float32) for rows in ((), (3,), (3,))]
+    return empty[0], empty[1], empty[2]
+
+
+@custom_op("lidstone::gradient", mutates_args=())
+def gradient(
+    scale: Tensor,  # (positions,)
+    logits: Tensor,
+    labels: Tensor,
+    plan: Sequence[Tensor],
+    entries: Sequence[Tensor],
+    saved: Tensor,
+    table: Sequence[Tensor],
+    order: int,
+    ngram: bool,
+    steps: int,
+) -> Tensor:
+    """Scale times the gradient of each position's loss with respect to its logits."""
+    return kernels_for(logits.device).gradient(
+        logits,
+        labels,
+        _plan(plan),
+        Saved(*saved.unbind()),
+        scale,
+        *_rest(table, order, ngram, steps),
+        **_entries(entries),
+    )
+
+
+@gradient.register_fake
+def _(scale: Tensor, logits: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(logits, memory_format=torch.contiguous_format)
+
+
+@custom_op("lidstone::gradient_", mutates_args=("logits",))
+def gradient_(
+    scale: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    plan: Sequence[Tensor],
+    entries: Sequence[Tensor],
+    saved: Tensor,
+    table: Sequence[Tensor],
+    order: int,
+    ngram: bool,
+    steps: int,
+) -> None:
+    """`gradient` in the memory of the logits."""
+    kernels_for(logits.device).gradient(
+        logits,
+        labels,
+        _plan(plan),
+        Saved(*saved.unbind()),
+        scale,
+        *_rest(table, order, ngram, steps),
+        inplace=True,
+        **_entries(entries),
+    )
+
+
+@gradient_.register_fake
+def _(scale: Tensor, logits: Tensor, *rest: Any) -> None:
+    return None
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    logits, labels, weight, plan, entries, table, *ctx.facts, ctx.inplace = inputs
+    ctx.sizes = len(plan), len(entries), len(table)
+    ctx.save_for_backward(logits, labels, weight, output[2], *plan, *entries, *table)
+
+
+def _backward(ctx: Any, total: Tensor, *unused: Tensor) -> tuple[Any, ...]:
+    logits, labels, weight, saved, *rest = ctx.saved_tensors
+    plans, entries, _ = ctx.sizes
+    lists = rest[:plans], rest[plans : plans + entries], saved, rest[plans + entries :]
+    scale = total.float() * weight
+    if ctx.inplace and type(logits) is Tensor:  # while torch.compile traces, it plans the memory itself
+        found = logits.detach()
+        gradient_(scale, found, labels, *lists, *ctx.facts)
+    else:
+        found = gradient(scale, logits, labels, *lists, *ctx.facts)
+    return found, None, None, *([None] * size for size in ctx.sizes), *[None] * 4
+
+
+losses.register_autograd(_backward, setup_context=_save)
+
+
+@custom_op("lidstone::linear_losses", mutates_args=())
+def linear_losses(
+    hidden: Tensor,  # (positions, d)
+    weight: Tensor,  # (V, d)
+    bias: Tensor | None,  # (V,)
+    labels: Tensor,  # (positions,), -1 where ignored
+    scale: Tensor,  # (positions,), of each position in the total
+    plan: Sequence[Tensor],
+    table: Sequence[Tensor],
+    order: int,
+    ngram: bool,
+    steps: int,
+    dtype: torch.dtype,
+    hidden_gradient: bool,
+    weight_gradient: bool,
+    bias_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Weighted sums of total, nll, plus and minus, (4,); the unit of the gradients; and the three gradients."""
+    head = Head(weight.detach(), bias, dtype, (hidden_gradient, weight_gradient, bias_gradient))
+    with torch.autocast(hidden.device.type, enabled=False):
+        sums, found = chunked(hidden, head, labels, scale, _plan(plan), *_rest(table, order, ngram, steps))
+    return sums, found.unit.clone(), found.hidden, found.weight, found.bias
+
+
+@linear_losses.register_fake
+def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
+    wants = rest[-3:]
+    none = hidden.new_empty(0, dtype=torch.float32)
+    sums, unit = hidden.new_empty(4, dtype=torch.float32), hidden.new_empty((), dtype=torch.float32)
+    shapes = hidden.shape, weight.shape, weight.shape[:1]
+    types = hidden.dtype, torch.float32, torch.float32
+    given = wants[0], wants[1], wants[2] and bias is not None
+    made = [
+        hidden.new_empty(shape, dtype=dtype) if want else torch.empty_like(none)
+        for want, shape, dtype in zip(given, shapes, types, strict=True)
+    ]
+    return sums, unit, *made
+
+
+def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.sizes = len(inputs[5]), len(inputs[6])
+    ctx.types = [None if leaf is None else leaf.dtype for leaf in inputs[:3]]
+    ctx.save_for_backward(*output[1:])
+    ctx.used = False
+
+
+def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]:
+    if ctx.used:
+        raise InputError("the linear loss can be differentiated once", hint="call it again for another backward")
+    unit, *gradients = ctx.saved_tensors
+    factor = sums[0] * unit
+    ctx.used = type(unit) is Tensor  # then the gradients are scaled where they are
+    made = [_scaled(g, factor, t, ctx.used) for g, t in zip(gradients, ctx.types, strict=True)]
+    return *made, None, None, *([None] * size for size in ctx.sizes), *[None] * 7
+
+
+def _scaled(gradient: Tensor, factor: Tensor, dtype: torch.dtype | None, inplace: bool) -> Tensor | None:
+    if dtype is None or not gradient.numel():
+        return None
+    return (gradient.mul_(factor) if inplace else gradient * factor).to(dtype)
+
+
+linear_losses.register_autograd(_backward_linear, setup_context=_save_linear)
+
+
+def _plan(tensors: Sequence[Tensor]) -> Plan | None:
+    return Plan(*tensors) if tensors else None
+
+
+def _entries(tensors: Sequence[Tensor]) -> dict[str, Entries]:
+    return {"entries": Entries(*tensors)} if tensors else {}
+
+
+def _rest(table: Sequence[Tensor], order: int, ngram: bool, steps: int) -> tuple[Table | None, Facts]:
+    return (Table(*table) if table else None), Facts(order, ngram, steps)
