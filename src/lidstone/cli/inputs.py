@@ -30,6 +30,10 @@ JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object i
 
 def read_table(path: str) -> BackoffTable:
     """The model in a file: a table of ours, or else ARPA; `-` is ARPA on standard input."""
+    if "://" in path:
+        from lidstone.ngram.remote import read_remote
+
+        return read_remote(path, lambda file: read_table(str(file)))
     if _is_ours(path):
         from lidstone.ngram.storage import load_table
 
@@ -85,6 +89,10 @@ def _is_ours(path: str) -> bool:
 
 def check_folder(output: Path) -> None:
     """Refuse, before any long work, an output whose folder is not there."""
+    from lidstone.ngram.remote import as_url
+
+    if as_url(output):
+        return
     if not output.parent.is_dir():
         raise LidstoneError(f"cannot write {output}: there is no folder {output.parent}", hint="create it first")
     if output.is_dir():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import numpy as np
 from lidstone.errors import FileFormatError, InputError
 from lidstone.ngram.checked_tensors import Arrays, damaged, read_arrays, write_arrays
 from lidstone.ngram.counts import Counts, Derived
+from lidstone.ngram.model_card import model_card
 from lidstone.ngram.normalisation import report_normalisation
+from lidstone.ngram.remote import as_url, read_remote, write_remote
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.ngram.validate import check_counts, check_dtypes, check_shapes, check_table, check_trie
@@ -31,7 +34,7 @@ _TRIE = ("levels", "words", "suffixes", "first")
 
 
 def save(thing: BackoffTable | Counts, path: str | Path) -> None:
-    """Write a table or counts as safetensors; whole or not at all.
+    """Write a table or counts as safetensors; whole or not at all. Addresses (s3://, hf://) are in `remote.py`.
 
     >>> import tempfile
     >>> from lidstone.ngram.counts import count
@@ -40,6 +43,8 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
     >>> load(file).of([1, 2])
     1
     """
+    if url := as_url(path):
+        return write_remote(url, partial(save, thing), partial(model_card, thing))
     kind, values, facts = _table_parts(thing) if isinstance(thing, BackoffTable) else _counts_parts(thing)
     strings, vocabulary = vocabulary_parts(thing.vocab)
     facts = {"format": FORMAT, "version": VERSION, "kind": kind, "vocabulary": vocabulary, **facts}
@@ -56,6 +61,8 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     probabilities do not sum to one is reported on the logger `lidstone`. `verify=False` skips checksums and these
     checks, and so the reading of the whole file: for files that nobody else could have changed.
     """
+    if url := as_url(path):
+        return read_remote(url, partial(load, verify=verify))
     arrays, metadata = read_arrays(path, verify=verify)
     _check_version(path, metadata)
     read = _READERS.get(metadata["kind"])

@@ -20,6 +20,7 @@ from lidstone.ngram.arpa.lines import Section, complaint, read_sections
 from lidstone.ngram.arpa.text import write_arpa
 from lidstone.ngram.arpa.trie import Level, build, close
 from lidstone.ngram.normalisation import report_normalisation
+from lidstone.ngram.remote import as_url, read_remote
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.streams import Source, name_of
@@ -45,6 +46,8 @@ def read_arpa(source: Source, vocab: Vocabulary | None = None) -> BackoffTable:
     >>> (table.logprob([2, 1], [[2], [2]]) / np.log(10)).round(6).tolist()      # a a: listed; a </s>: -.2 - .4
     [-0.1, -0.6]
     """
+    if url := as_url(source):
+        return read_remote(url, lambda file: read_arpa(file, vocab))
     words, sections = read_sections(source)
     return table_of_sections(words, sections, name_of(source), vocab)
 

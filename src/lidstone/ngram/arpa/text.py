@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.files import atomic_write
+from lidstone.ngram.remote import as_url, write_remote
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
@@ -26,12 +27,18 @@ LOG_ZERO = -99.0
 _BLOCK = 1 << 16
 
 
-def write_arpa(table: BackoffTable, path: str | Path, tokens: Sequence[str] | None = None) -> None:
+Tokens = Sequence[str] | Callable[[int], str]
+
+
+def write_arpa(table: BackoffTable, path: str | Path, tokens: Tokens | None = None) -> None:
     """Write a table as ARPA, compressed if the name ends in .gz, .bz2, .xz or .zst; `-` is standard output.
 
-    `tokens` are the strings of the ids, where the vocabulary has none. eos is written as `</s>`, the unknown word as
-    `<unk>`, ids that cannot be predicted not at all, a probability of zero as -99.
+    `tokens` are the strings of the ids, where the vocabulary has none or others are wanted: one per id, or a function
+    of the id, such as `lambda number: chr(number + 100)` for the token-level models of NeMo. eos is written as `</s>`,
+    the unknown word as `<unk>`, ids that cannot be predicted not at all, a probability of zero as -99.
     """
+    if url := as_url(path):
+        return write_remote(url, lambda file: write_arpa(table, file, tokens))
     strings = _strings(table.vocab, tokens)
     with _open_for_writing(path) as file:
         file.write(_head(table))
@@ -42,8 +49,10 @@ def write_arpa(table: BackoffTable, path: str | Path, tokens: Sequence[str] | No
         file.write(b"\n\\end\\\n")
 
 
-def _strings(vocab: Vocabulary, tokens: Sequence[str] | None) -> list[str]:
+def _strings(vocab: Vocabulary, tokens: Tokens | None) -> list[str]:
     """What each id, `<s>` included, is called in the file."""
+    if callable(tokens):
+        tokens = [tokens(number) for number in range(vocab.size)]
     given = vocab.tokens if tokens is None else tokens
     if given is None:
         raise InputError("the vocabulary has no strings to write", hint="pass tokens=, one string per id")
