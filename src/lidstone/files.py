@@ -15,9 +15,9 @@ from lidstone.errors import FileFormatError, LidstoneError
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; on success it becomes `path` in one step, on failure it vanishes.
+    """Give a temporary path beside `path`; on success it becomes `path` in one step, on failure it is deleted.
 
-    A link stays one: what it points to is written. A pipe or device is written directly.
+    A link stays a link: the file it points to is written. A pipe or device is written directly.
 
     >>> import tempfile; folder = Path(tempfile.mkdtemp())
     >>> with atomic_write(folder / "a.txt") as temporary:
@@ -27,13 +27,13 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """
     target = Path(path)
     if target.exists() and not target.is_file() and not target.is_dir():
-        with _told(target):
+        with _write_errors(target):
             yield target
         return
-    with _told(target):
+    with _write_errors(target):
         temporary = _temporary_beside(target.resolve())
     try:
-        with _told(target):
+        with _write_errors(target):
             yield temporary
             _flush_to_disk(temporary)
             temporary.replace(target.resolve())
@@ -81,8 +81,8 @@ def parse_json(data: bytes | str) -> Any:
 
 
 @contextlib.contextmanager
-def _told(target: Path) -> Iterator[None]:
-    """Say which file could not be written, and what to do about it."""
+def _write_errors(target: Path) -> Iterator[None]:
+    """Turn an error of the system into one that names the file and the remedy."""
     try:
         yield
     except OSError as error:
@@ -91,15 +91,15 @@ def _told(target: Path) -> Iterator[None]:
 
 def _temporary_beside(target: Path) -> Path:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    os.close(handle)
     umask = os.umask(0)
     os.umask(umask)
-    os.fchmod(handle, 0o666 & ~umask)  # mkstemp's 0600 would surprise whoever shares the folder
-    os.close(handle)
+    Path(name).chmod(0o666 & ~umask)  # mkstemp's 0600 would hide the file from others who share the folder
     return Path(name)
 
 
 def _flush_to_disk(path: Path) -> None:
-    with path.open("rb") as file:
+    with path.open("r+b") as file:  # Windows flushes only what may be written
         os.fsync(file.fileno())
 
 
@@ -108,7 +108,7 @@ def _remedy(error: OSError) -> str:
 
     return {
         errno.ENOSPC: "free some space or write to another disk",
-        errno.EDQUOT: "your quota is used up; free some space or write to another disk",
+        getattr(errno, "EDQUOT", -1): "your quota is used up; free some space or write to another disk",
         errno.ENOENT: "create the folder first",
         errno.EACCES: "choose a folder that you may write to",
         errno.EROFS: "choose a disk that is not read-only",

@@ -14,7 +14,7 @@ from lidstone.cli.console import print_json, print_pairs
 PACKAGES = (
     *("lidstone", "numpy", "numba", "safetensors", "typer", "rich", "zstandard"),
     *("torch", "transformers", "accelerate", "tokenizers", "subword-nmt", "sacremoses", "sacrebleu", "scipy"),
-    *("pydantic", "optuna", "ray", "matplotlib", "kenlm", "nltk"),
+    *("pydantic", "filelock", "optuna", "ray", "matplotlib", "kenlm", "nltk"),
 )
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -43,7 +43,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "versions": {name: _version(name) for name in PACKAGES},
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cores": usable_cores(),
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "folders": {
             "data": os.environ.get("LIDSTONE_DATA"),
@@ -51,6 +51,11 @@ def environment() -> dict[str, Any]:
             "numba_cache": os.environ.get("NUMBA_CACHE_DIR", "beside the modules (__pycache__)"),
         },
     }
+
+
+def usable_cores() -> int:
+    """The cores that this process may use, where the system says; else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _version(package: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lidstone.cli.console import print_json, print_table, say
+from lidstone.cli.env import usable_cores
 from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ def _share(engine: EngineName, processes: int) -> int | None:
     """The threads of a process: with several side by side, its share of the cores; alone, what the recipe says."""
     if engine is EngineName.ray:
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // processes) if processes > 1 else None
+    return max(1, usable_cores() // processes) if processes > 1 else None
 
 
 def _engine(

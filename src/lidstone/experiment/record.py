@@ -1,7 +1,7 @@
 """`run.json`: everything a report needs of one run, and the id that names it.
 
-The id is the beginning of a hash of what decides the result: the recipe, the checksums of the data, the seed. So a run
-that is there already is found, not computed again.
+The id is the start of a hash of what decides the result: the recipe, the checksums of the data, the seed. So a complete
+run is found again instead of being computed again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import math
 import platform
 import re
-import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +48,7 @@ def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
 
 
 def method_of(regularizer: Regularizer) -> dict[str, Any]:
-    """The method as reports group it."""
+    """The method, by what reports group runs by."""
     none = regularizer.kind == "none"
     plus, minus = (None, None) if none else regularizer.strengths
     own = regularizer.kind == "smoother"
@@ -75,36 +74,40 @@ def _settings(regularizer: Regularizer) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What computed it."""
+    """The versions of the software and the platform."""
     from importlib.metadata import version
 
     packages = {name: version(name) for name in ("torch", "transformers", "numpy")}
     return {"lidstone": __version__, **packages, "python": sys.version.split()[0], "platform": platform.platform()}
 
 
-def peak_memory() -> int:
-    """Most bytes this process has held: in main memory, or on the GPU where there is one."""
+def peak_memory() -> int | None:
+    """Most bytes this process has held: in main memory, or on the GPU where there is one; None on Windows."""
     import torch
 
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
-    status = Path("/proc/self/status")  # Linux: `ru_maxrss` of a new process begins with its parent's
+    status = Path("/proc/self/status")  # on Linux, `ru_maxrss` of a new process starts at its parent's
     found = re.search(r"VmHWM:\s+(\d+)", status.read_text()) if status.exists() else None
     if found:
         return int(found[1]) * 1024
+    try:
+        import resource
+    except ImportError:
+        return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]) -> None:
-    """Write the sentences, then `run.json`: where that is, the run is whole."""
+    """Write the sentences, then `run.json`: a folder that has it holds a complete run."""
     with atomic_write(folder / SENTENCES) as temporary:
         temporary.write_bytes(gzip.compress(json.dumps(sentences, ensure_ascii=False).encode(), mtime=0))
     _write(folder, record)
 
 
 def add_name(folder: Path, record: dict[str, Any], name: str) -> None:
-    """Note that another method asks for this complete run too; reports show it under each of its names."""
+    """Note that another method has the same complete run; reports show it under each of its names."""
     if name in names_of(record):
         return
     with claim(folder.parent, f"{folder.name}.names", wait=True):
@@ -113,7 +116,7 @@ def add_name(folder: Path, record: dict[str, Any], name: str) -> None:
 
 
 def names_of(record: dict[str, Any]) -> list[str]:
-    """All methods that asked for a run, its first one first."""
+    """The methods that a run belongs to, the one that was trained first."""
     return list(record.get("names", [record["name"]]))
 
 

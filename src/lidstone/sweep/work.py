@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import shutil
 import traceback
 from collections.abc import Callable
@@ -69,7 +70,7 @@ def train_cell(job: Job) -> Outcome:
     except Pruned as stop:
         outcome = _record_pruned(job, stop.score)
     metric = job.recipe.evaluation.metric
-    log.info("%s %s: %s, valid %s %s", job.name, job.label, outcome.state, metric, outcome.score(metric))
+    log.info("%s %s: %s, valid %s %.5g", job.name, job.label, outcome.state, metric, outcome.score(metric) or math.nan)
     return outcome
 
 
