@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.regularizer.loss import SmoothedCrossEntropy
     from lidstone.regularizer.schedule import Schedule
     from lidstone.regularizer.split import SignedSplit, signed_split, split
+    from lidstone.regularizer.vocabulary_parallel import VocabularyParallelCrossEntropy
     from lidstone.report import Report
     from lidstone.report.comparisons import compare_runs
     from lidstone.text.vocabulary import Vocabulary
@@ -70,6 +71,7 @@ _MODULES = {
     "SmoothingUndefined": "errors",
     "Vocabulary": "text.vocabulary",
     "VocabularyMismatch": "errors",
+    "VocabularyParallelCrossEntropy": "regularizer.vocabulary_parallel",
     "WittenBell": "ngram.smoothers.witten_bell",
     "compare_runs": "report.comparisons",
     "count": "ngram.counts",
@@ -111,6 +113,7 @@ __all__ = [
     "SmoothingUndefined",
     "Vocabulary",
     "VocabularyMismatch",
+    "VocabularyParallelCrossEntropy",
     "WittenBell",
     "__version__",
     "compare_runs",

@@ -97,12 +97,18 @@ def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
         raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
 
 
-def flattened(labels: Tensor) -> InputError:
-    """The error for labels that do not show where the rows begin."""
-    return InputError(
-        f"labels of shape {tuple(labels.shape)} do not say where a sequence begins, so histories would cross it",
-        hint="pass logits (batch, time, V) and labels (batch, time) as they are, or the token before each as histories",
-    )
+def check_histories(labels: Tensor, histories: Tensor | None, order: int) -> None:
+    """Refuse histories of another shape, and labels that do not show where rows begin."""
+    if histories is not None and histories.shape != labels.shape:
+        raise InputError(
+            f"histories of shape {tuple(histories.shape)} do not fit labels of shape {tuple(labels.shape)}",
+            hint="give for each label the token before it (the model's input at that position)",
+        )
+    if histories is None and labels.dim() == 1 and len(labels) > 1 and order > 1:
+        raise InputError(
+            f"labels of shape {tuple(labels.shape)} do not say where a sequence begins, so histories would cross it",
+            hint="pass logits (batch, time, V) and labels (batch, time), or `histories`, the token before each label",
+        )
 
 
 def check_normalised(table: BackoffTable | None, allow: bool) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from lidstone.errors import InputError
 from lidstone.regularizer import operators
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
+from lidstone.regularizer.weighted import weighted_linear_loss
 
 
 class LinearSmoothedCrossEntropy(SmoothedLoss):
@@ -46,6 +47,8 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
             )
         self._check_vocabulary(len(weight), "output matrix")
         gold = self._gold(labels, len(weight))
+        if self.weighted is not None and self.training and torch.is_grad_enabled():
+            return weighted_linear_loss(self, self.weighted, (hidden, weight, bias), labels, histories, num_items)
         plan = self._plan(gold, histories)
         leaves = (hidden, weight, bias)
         wants = [torch.is_grad_enabled() and leaf is not None and leaf.requires_grad for leaf in leaves]

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.errors import VocabularyMismatch
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer import operators
@@ -19,17 +19,18 @@ from lidstone.regularizer.checks import (
     check_call,
     check_choices,
     check_counts,
+    check_histories,
     check_kinds,
     check_label_type,
     check_normalised,
     check_shapes,
-    flattened,
     strengths_of,
 )
 from lidstone.regularizer.kernels.choice import kernel_name
 from lidstone.regularizer.plan import Empirical, Form
 from lidstone.regularizer.schedule import CONSTANT, Schedule
 from lidstone.regularizer.targets import Targets, shift_right
+from lidstone.regularizer.weighted import ClassWeights, weighted_columns, weighted_loss
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -62,15 +63,17 @@ class SmoothedLoss(nn.Module):
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         schedule: Schedule = CONSTANT,
+        weight: ClassWeights | None = None,
         allow_unnormalised: bool = False,
         inplace_gradient: bool = False,
     ) -> None:
         """Take p~ from `table`; without one this is plain cross-entropy.
 
-        gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only. A table whose
-        probabilities are further than 1e-3 from summing to one is refused unless `allow_unnormalised`.
-        inplace_gradient=True writes the gradient into the memory of the logits in the backward pass: it saves a tensor
-        of their size, and nobody may read the logits afterwards.
+        gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only. `weight` holds
+        one class weight per id, as in `F.cross_entropy`; it acts in training. A table whose probabilities are further
+        than 1e-3 from summing to one is refused unless `allow_unnormalised`. inplace_gradient=True writes the gradient
+        into the memory of the logits in the backward pass: it saves a tensor of their size, and nobody may read the
+        logits afterwards.
         """
         super().__init__()
         check_kinds(table, counts)
@@ -83,6 +86,7 @@ class SmoothedLoss(nn.Module):
         self.ignore_index, self.reduction, self.schedule = ignore_index, reduction, schedule
         self.inplace_gradient = inplace_gradient
         self.targets = None if table is None else Targets(table, counts, empirical)
+        self.weighted = None if weight is None else weighted_columns(table, counts, empirical, weight)
         self.progress = 0.0
 
     @property
@@ -108,6 +112,7 @@ class SmoothedLoss(nn.Module):
             "form": self.form,
             "empirical": self.empirical,
             "schedule": str(self.schedule),
+            **({} if self.weighted is None else {"weight": self.weighted.weight.tolist()}),
         }
 
     def extra_repr(self) -> str:
@@ -130,13 +135,7 @@ class SmoothedLoss(nn.Module):
         """Coefficients of all positions, the fields of `Plan`; none where this is plain cross-entropy."""
         if not self._regularizing or self.targets is None:
             return []
-        if histories is not None and histories.shape != labels.shape:
-            raise InputError(
-                f"histories of shape {tuple(histories.shape)} do not fit labels of shape {tuple(labels.shape)}",
-                hint="give for each label the token before it (the model's input at that position)",
-            )
-        if histories is None and labels.dim() == 1 and len(labels) > 1 and self.targets.order > 1:
-            raise flattened(labels)
+        check_histories(labels, histories, self.targets.order)
         known = _as_rows(labels)
         contexts = shift_right(known, self.targets.vocab.bos) if histories is None else _as_rows(histories)
         return list(operators.plan(known, contexts, *self._table))
@@ -198,6 +197,8 @@ class SmoothedCrossEntropy(SmoothedLoss):
         self._check_vocabulary(size, "logits")
         check_shapes(logits, labels)
         gold = self._gold(labels, size)
+        if self.weighted is not None and self.training and torch.is_grad_enabled():
+            return weighted_loss(self, self.weighted, logits, labels, histories, num_items)
         plan = self._plan(gold, histories)
         entries = self._entries(plan)
         total, parts, _ = operators.losses(
