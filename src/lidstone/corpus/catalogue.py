@@ -167,6 +167,25 @@ def _tatoeba(languages: Sequence[str]) -> RawCorpus:
     return RawCorpus(parts["train"], parts["valid"], parts["test"])
 
 
+def _lafand(pair: str) -> Callable[[Sequence[str]], RawCorpus]:
+    """News in African languages (Masakhane); free for non-commercial use only, so nothing of it is shipped."""
+
+    def read(languages: Sequence[str]) -> RawCorpus:
+        if unknown := [language for language in languages if language not in pair.split("-")]:
+            raise RecipeError(
+                f"the corpus lafand-{pair} has no {unknown[0]}",
+                hint=f"set corpus.source_language and corpus.target_language to {' and '.join(pair.split('-'))}",
+            )
+        parts = ("train", "dev", "test")
+        train, valid, test = (
+            _parallel(f"lafand-{pair}", "lafand-mt", [f"{pair}.{part}.{{}}"], languages) for part in parts
+        )
+        return RawCorpus(train, valid, test)
+
+    return read
+
+
+LAFAND = ("en-ibo", "en-swa", "en-yor", "fr-wol")
 READERS: dict[str, Callable[[Sequence[str]], RawCorpus]] = {
     "embedded": _embedded,
     "wikitext2": _wikitext("wikitext2", "wikitext-2", "tokens"),
@@ -175,4 +194,5 @@ READERS: dict[str, Callable[[Sequence[str]], RawCorpus]] = {
     "multi30k": _multi30k,
     "tatoeba": _tatoeba,
     "wmt14": _wmt14,
+    **{f"lafand-{pair}": _lafand(pair) for pair in LAFAND},
 }
