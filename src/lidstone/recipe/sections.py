@@ -50,7 +50,7 @@ class Corpus(Section):
     LATER = frozenset({"distinct"})
 
     name: str | None = None
-    """A corpus known by name: embedded, wikitext2, wikitext2-raw, iwslt14, multi30k, tatoeba, wmt14 or lafand-en-yor."""
+    """A corpus known by name: embedded, wikitext2, wikitext2-raw, iwslt14, multi30k, tatoeba, wmt14, lafand-en-yor."""
     train: Files | None = None
     """Your own training text instead; for translation {source: FILE, target: FILE}."""
     valid: Files | None = None
