@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.console import print_json, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, read_table
+from lidstone.cli.console import print_json, say, signature_line, table_signature
+from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, is_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.filtering.documents import Bad
+    from lidstone.ngram.kenlm.scorer import Scorer
 
 NAMED = 20
 """Bad lines that are named one by one where a file keeps all of them."""
@@ -47,7 +48,7 @@ def filter(
 
     if output != "-":
         check_folder(Path(output))
-    model, general = read_table(table), None if against is None else read_table(against)
+    (model, signature), general = read_scorer(table), None if against is None else read_scorer(against)[0]
     reporter = Reporter(output)
     done = filter_documents(
         model,
@@ -69,7 +70,25 @@ def filter(
         say=say,
         report=reporter,
     )
-    _print(done, reporter, table_signature(model), as_json)
+    _print(done, reporter, signature, as_json)
+
+
+def read_scorer(path: str) -> tuple[Scorer, str]:
+    """Any model for scoring, with its signature: a table, ARPA, or a binary of KenLM."""
+    from lidstone import __version__
+    from lidstone.ngram.kenlm.load import load_scorer
+    from lidstone.ngram.kenlm.sources import scorer_of_table
+    from lidstone.ngram.remote import as_url, read_remote
+    from lidstone.ngram.storage import load_table
+
+    if url := as_url(path):
+        return read_remote(url, lambda file: read_scorer(str(file)))
+    if is_table(path):
+        table = load_table(path)
+        return scorer_of_table(table), table_signature(table)
+    scorer = load_scorer(path)
+    facts = {"order": scorer.order, "file": Path(path).name, "content": f"{scorer.fingerprint:08x}"}
+    return scorer, signature_line({**facts, "lidstone": __version__})
 
 
 class Reporter:

@@ -34,7 +34,7 @@ def read_table(path: str) -> BackoffTable:
         from lidstone.ngram.remote import read_remote
 
         return read_remote(path, lambda file: read_table(str(file)))
-    if _is_ours(path):
+    if is_table(path):
         from lidstone.ngram.storage import load_table
 
         return load_table(path)
@@ -52,7 +52,7 @@ def write_table(table: BackoffTable, output: str | Path) -> None:
 
 def read_vocabulary(path: Path) -> Vocabulary:
     """A vocabulary from a file with one word per line, or that of a file made by count or fit."""
-    if _is_ours(str(path)):
+    if is_table(str(path)):
         from lidstone.ngram.storage import load
 
         return load(path).vocab
@@ -79,7 +79,7 @@ def is_arpa(name: str | Path) -> bool:
     return str(name) == "-" or plain.suffix == ".arpa"
 
 
-def _is_ours(path: str) -> bool:
+def is_table(path: str) -> bool:
     """Whether a file is named or begins like safetensors: eight bytes of length, then a brace."""
     if not Path(path).is_file():
         return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import sys
 import tempfile
@@ -19,8 +17,9 @@ from lidstone.ngram.filtering.checkpoint import Files
 from lidstone.ngram.filtering.chunks import CHUNK_BYTES
 from lidstone.ngram.filtering.documents import Bad
 from lidstone.ngram.filtering.run import Job, available_cores, run
-from lidstone.ngram.filtering.scoring import LineScorer
+from lidstone.ngram.filtering.scoring import scorer_of
 from lidstone.ngram.filtering.selection import BUCKETS, Limits
+from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
 from lidstone.progress import progress_bar
 from lidstone.text.streams import COMPRESSED, Source, name_of, open_bytes
@@ -42,18 +41,16 @@ class Filtered:
     unknown: int
     perplexity: float | None
     """of all documents together; None if there are none"""
-    impossible: int
-    """documents of probability zero, which are not part of that perplexity"""
     resumed: bool
     """whether an earlier run did part of it"""
 
 
 def filter_documents(
-    table: BackoffTable,
+    model: BackoffTable | Scorer,
     sources: Sequence[Source] | Source,
     output: str | Path = "-",
     *,
-    against: BackoffTable | None = None,
+    against: BackoffTable | Scorer | None = None,
     format: Format = "auto",
     field: str = "text",
     max_perplexity: float | None = None,
@@ -72,6 +69,7 @@ def filter_documents(
 ) -> Filtered:
     r"""Write every line, or every JSON object on a line, with its perplexity; or only those within bounds.
 
+    The model is a table, or a scorer (`lidstone.ngram.kenlm.load.load_scorer` reads any file, KenLM's binaries too).
     `keep` is a share of the documents, those with the lowest score; `percentiles` (30, 60) sort into head, middle and
     tail, of which `bucket` is the only one written. The score is the perplexity or, with a second model `against`, the
     Moore-Lewis difference. Lines that are no documents go to `output`.bad and to `report`.
@@ -89,8 +87,8 @@ def filter_documents(
     texts = [sources] if isinstance(sources, (str, Path)) or not isinstance(sources, Sequence) else list(sources)
     named = [name_of(source) for source in texts]
     job = Job(
-        LineScorer(table),
-        None if against is None else LineScorer(against),
+        scorer_of(model),
+        None if against is None else scorer_of(against),
         field if _is_json(format, named) else None,
         Limits(max_perplexity, min_perplexity, max_difference),
         _check_share(keep),
@@ -100,7 +98,7 @@ def filter_documents(
     )
     if max_difference is not None and against is None:
         raise InputError("max_difference needs a second model", hint="give against=, a model of general text")
-    identity = _identity(job, table, against, texts)
+    identity = _identity(job, texts)
     with ExitStack() as stack:
         files = Files(str(output), identity, restart=restart)
         stack.callback(files.close)
@@ -144,7 +142,7 @@ def _summary(totals: dict[str, float], resumed: bool) -> Filtered:
     whole = {name: int(totals.get(name, 0)) for name in ("documents", "kept", "bad", "tokens", "unknown")}
     tokens = whole["tokens"]
     perplexity = 10 ** (-totals["log10"] / tokens) if tokens else None
-    return Filtered(**whole, perplexity=perplexity, impossible=int(totals.get("impossible", 0)), resumed=resumed)
+    return Filtered(**whole, perplexity=perplexity, resumed=resumed)
 
 
 def _is_json(format: Format, names: list[str]) -> bool:
@@ -179,20 +177,15 @@ def _check_percentiles(percentiles: tuple[float, float] | None, bucket: str | No
     return tuple(value / 100 for value in percentiles)
 
 
-def _identity(job: Job, table: BackoffTable, against: BackoffTable | None, sources: list[Source]) -> dict[str, Any]:
+def _identity(job: Job, sources: list[Source]) -> dict[str, Any]:
     """What must be the same for an unfinished run to go on."""
     bounds = [job.limits.max_perplexity, job.limits.min_perplexity, job.limits.max_difference]
     return {
-        "model": _digest(table),
-        "second model": None if against is None else _digest(against),
+        "model": job.scorer.fingerprint,
+        "second model": None if job.against is None else job.against.fingerprint,
         "inputs": [_stamp(source) for source in sources],
         "settings": [job.name, bounds, job.keep, job.cuts, job.bucket, job.bare],
     }
-
-
-def _digest(table: BackoffTable) -> str:
-    text = json.dumps([table.signature, table.trie.size], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _stamp(source: Source) -> list[Any]:

@@ -20,8 +20,9 @@ from lidstone.ngram.filtering.checkpoint import Files
 from lidstone.ngram.filtering.chunks import CHUNK_BYTES, Chunk, Place, read_chunks
 from lidstone.ngram.filtering.documents import Bad, Documents, json_documents, text_documents
 from lidstone.ngram.filtering.output import compressor, json_lines, text_lines
-from lidstone.ngram.filtering.scoring import LineScorer, Scores, difference, score_documents
+from lidstone.ngram.filtering.scoring import Scores, difference, score_documents
 from lidstone.ngram.filtering.selection import BUCKETS, Cut, Limits, cut_at
+from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.text.streams import Source
 
 Floats = NDArray[np.float64]
@@ -31,8 +32,8 @@ Floats = NDArray[np.float64]
 class Job:
     """What is to be done with every chunk."""
 
-    scorer: LineScorer
-    against: LineScorer | None = None
+    scorer: Scorer
+    against: Scorer | None = None
     name: str | None = None
     """the JSON field with the text; None: lines of text"""
     limits: Limits = field(default_factory=Limits)
@@ -211,14 +212,12 @@ def _scores(job: Job, documents: Documents) -> tuple[Scores, Floats | None]:
 
 
 def _totals(documents: Documents, scores: Scores) -> dict[str, float]:
-    finite = np.isfinite(scores.log10)
     return {
         "documents": len(documents.raw),
         "bad": len(documents.bad),
-        "tokens": int(scores.tokens[finite].sum()),
+        "tokens": int(scores.tokens.sum()),
         "unknown": int(scores.unknown.sum()),
-        "log10": float(scores.log10[finite].sum()),
-        "impossible": int((~finite).sum()),
+        "log10": float(scores.log10.sum()),
     }
 
 

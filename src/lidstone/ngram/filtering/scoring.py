@@ -17,7 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError
+from lidstone.ngram.kenlm.lines import score_many
+from lidstone.ngram.kenlm.scorer import Scorer
+from lidstone.ngram.kenlm.sources import scorer_of_table
+from lidstone.ngram.kenlm.words import PADDING
 from lidstone.ngram.table import BackoffTable
 
 Floats = NDArray[np.float64]
@@ -39,40 +42,16 @@ class Scores:
     @property
     def perplexity(self) -> Floats:
         """10 ** (-log10 / tokens)."""
-        with np.errstate(over="ignore"):
-            return 10.0 ** (-self.log10 / self.tokens)
+        result: Floats = 10.0 ** (-self.log10 / self.tokens)
+        return result
 
 
-class LineScorer:
-    """Sums of log-probabilities of lines under one table: look up each word, then score the stream of ids."""
-
-    def __init__(self, table: BackoffTable) -> None:
-        if table.vocab.tokens is None:
-            raise InputError("this model knows no words, only ids, so text cannot be scored", hint="give it tokens=")
-        self.table, self.vocab = table, table.vocab
-        self.unk = -1 if self.vocab.unk is None else self.vocab.unk
-        never = {self.vocab.eos, *self.vocab.unpredictable}
-        self.index = {
-            word.encode("utf-8", "surrogatepass"): n for word, n in self.vocab.index.items() if n not in never
-        }
-
-    def score(self, text: bytes, begins: Ints, ends: Ints) -> Scores:
-        """Each line text[begin:end]; a word that cannot be predicted makes log10 -inf."""
-        streams = [self._ids(text[begin:end]) for begin, end in zip(begins, ends, strict=True)]
-        sizes = np.array([len(stream) for stream in streams], np.int64)
-        ids = np.concatenate([np.empty(0, np.int64), *streams]).astype(np.int64)
-        starts = np.cumsum(sizes) - sizes
-        logs = self.table.token_logprobs(np.where(ids < 0, 0, ids)) / np.log(10)
-        logs[ids < 0] = -np.inf
-        unknown = ids == self.unk
-        sums, missing = (np.add.reduceat(values, starts) for values in (logs, unknown.astype(np.int64)))
-        return Scores(sums, sizes, missing)
-
-    def _ids(self, line: bytes) -> list[int]:
-        return [*(self.index.get(word, self.unk) for word in line.split()), self.vocab.eos]
+def scorer_of(model: BackoffTable | Scorer) -> Scorer:
+    """The model in the form that scores text fastest."""
+    return model if isinstance(model, Scorer) else scorer_of_table(model)
 
 
-def score_documents(scorer: LineScorer, texts: Sequence[bytes]) -> Scores:
+def score_documents(scorer: Scorer, texts: Sequence[bytes]) -> Scores:
     """The scores of documents, each of one line or more."""
     if not texts:
         return Scores(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
@@ -81,16 +60,22 @@ def score_documents(scorer: LineScorer, texts: Sequence[bytes]) -> Scores:
     joined = _without_reserved(b"\n".join(bodies))
     ends = np.append(np.flatnonzero(np.frombuffer(joined, np.uint8) == 10), len(joined))
     begins = np.append(0, ends[:-1] + 1)
-    lines = scorer.score(joined, begins, ends)
+    lines = _score_lines(scorer, joined, begins, ends)
     return Scores(*(np.add.reduceat(values, first) for values in (lines.log10, lines.tokens, lines.unknown)))
+
+
+def _score_lines(scorer: Scorer, text: bytes, begins: Ints, ends: Ints) -> Scores:
+    """Each line text[begin:end] as a sentence; the compiled loop lets other threads run."""
+    single, exact = np.empty(len(ends), np.float32), np.empty(len(ends))
+    words, unknown = np.empty(len(ends), np.int64), np.empty(len(ends), np.int64)
+    score_many(scorer.packed.layout, text + PADDING, begins, ends, True, True, single, exact, words, unknown)
+    return Scores(exact, words + 1, unknown)
 
 
 def difference(inside: Scores, general: Scores) -> Floats:
     """Moore and Lewis: the cross-entropy per token under the first model less that under the second, in nats."""
-    with np.errstate(invalid="ignore"):
-        gap = general.log10 / general.tokens - inside.log10 / inside.tokens
-    result: Floats = np.where(np.isnan(gap), np.inf, gap) * np.log(10)  # impossible under both: not like the first
-    return result
+    gap: Floats = (general.log10 / general.tokens - inside.log10 / inside.tokens) * np.log(10)
+    return gap
 
 
 def _without_reserved(text: bytes) -> bytes:

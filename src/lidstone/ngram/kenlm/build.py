@@ -75,8 +75,9 @@ def _joined(tables: list[NDArray]) -> tuple[NDArray[np.uint8], list[int]]:
     """The tables one after the other, and the address of each."""
     starts = np.cumsum([0, *(-(-table.nbytes // 64) * 64 for table in tables)])
     data = np.empty(starts[-1], np.uint8)  # numpy asks for large pages here, not for zeros
-    for start, table in zip(starts, tables, strict=False):
+    for start, end, table in zip(starts, starts[1:], tables, strict=False):
         data[start : start + table.nbytes] = table.view(np.uint8)
+        data[start + table.nbytes : end] = 0  # equal models have equal bytes
     return data, [int(data.ctypes.data + start) for start in starts[:-1]]
 
 
