@@ -51,19 +51,25 @@ def in_memory(path, order, output, **options):
 
 
 @settings(deadline=None, max_examples=60)
-@given(lines=LINES, order=st.integers(1, 6), tokens=st.integers(1, 30), nodes=st.integers(30, 300))
-def test_the_file_is_that_of_counting_in_memory(tmp_path_factory, lines, order, tokens, nodes):
+@given(
+    lines=LINES,
+    order=st.integers(1, 6),
+    tokens=st.integers(1, 30),
+    nodes=st.integers(30, 300),
+    blank=st.sampled_from(["skip", "count"]),
+)
+def test_the_file_is_that_of_counting_in_memory(tmp_path_factory, lines, order, tokens, nodes, blank):
     folder = tmp_path_factory.mktemp("count")
     text, output = folder / "text", folder / "on-disk"
     text.write_text(text_of(lines))
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_sizes(monkeypatch, tokens=tokens, nodes=nodes)
         try:
-            count_to_file([text], order, output, memory=MEMORY)
+            count_to_file([text], order, output, memory=MEMORY, blank=blank)
         except InputError as error:
             assert "begin with one pair of words" in str(error) and nodes < 30 * order
             return
-    assert output.read_bytes() == in_memory(text, order, folder / "in-memory")
+    assert output.read_bytes() == in_memory(text, order, folder / "in-memory", blank=blank)
     assert sorted(path.name for path in folder.iterdir()) == ["in-memory", "on-disk", "text"]
 
 
@@ -273,3 +279,11 @@ def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         load_counts(tmp_path / "out").drop([0, 1]).counts, count_text(text, 3).drop([0, 1]).counts
     )
+
+
+def test_the_fingerprint_of_a_file_is_that_of_its_counts(tmp_path, tiny):
+    from lidstone.ngram.scale.identity import file_fingerprint
+
+    (tmp_path / "text").write_text("a b c a\nb c d e\n" * 5)
+    count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
+    assert file_fingerprint(tmp_path / "out") == count_text(tmp_path / "text", 3).fingerprint

@@ -21,7 +21,7 @@ IN_SIGNATURE = ("parameters", "order", "thresholds", "vocabulary", "counts")
 
 
 def fit(
-    counts: Annotated[str, typer.Argument(metavar="COUNTS", help="A file made by count.")],
+    counts: Annotated[str, typer.Argument(metavar="COUNTS", help="A file or folder made by count.")],
     output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
     smoother: Annotated[
         str, typer.Option("--smoother", "-s", help="Its name, such as katz; a wrong one lists them all.")
@@ -36,13 +36,14 @@ def fit(
     as_json: JSON = False,
 ) -> None:
     """Smooth counts into a model: a table of probabilities and back-off weights."""
+    from lidstone.ngram.scale.parted import gathered
     from lidstone.ngram.smoothers.registry import get_smoother
     from lidstone.ngram.storage import load_counts
 
     check_folder(output)
     parameters = parse_settings(settings or [])
     chosen = get_smoother(smoother, **parameters)
-    loaded = load_counts(counts)
+    loaded = load_counts(gathered(counts))
     if held_out:
         chosen = learn(smoother, parameters, loaded, held_out)
     table = chosen.fit(loaded)

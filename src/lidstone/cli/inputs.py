@@ -87,15 +87,15 @@ def is_table(path: str) -> bool:
         return path.endswith(".safetensors") or file.read(9)[8:] == b"{"
 
 
-def check_folder(output: Path) -> None:
-    """Refuse, before any long work, an output whose folder is not there."""
+def check_folder(output: Path, *, folder: bool = False) -> None:
+    """Refuse, before any long work, an output whose folder is not there; it may be a `folder` itself, or must not."""
     from lidstone.ngram.remote import as_url
 
     if as_url(output):
         return
     if not output.parent.is_dir():
         raise LidstoneError(f"cannot write {output}: there is no folder {output.parent}", hint="create it first")
-    if output.is_dir():
+    if output.is_dir() and not folder:
         raise LidstoneError(f"cannot write {output}: it is a folder", hint="give the name of a file")
 
 

@@ -22,12 +22,12 @@ def merge(
     as_json: JSON = False,
 ) -> None:
     """Add count files: the counts of their texts together. Orders and vocabularies must be the same."""
-    from lidstone.cli.count import print_summary, summary
+    from lidstone.cli.counting import print_summary, summary_of_file
     from lidstone.ngram.scale.addition import add_files
     from lidstone.ngram.scale.memory import half_of_memory, parse_size
-    from lidstone.ngram.storage import load_counts
+    from lidstone.ngram.scale.parted import gathered
 
     check_folder(output)
     limit = half_of_memory() if memory is None else parse_size(memory)
-    add_files(counts, output, memory=limit, temporary=temporary, show=True)
-    print_summary(summary(load_counts(output, verify=False)), as_json)
+    add_files([gathered(path) for path in counts], output, memory=limit, temporary=temporary, show=True)
+    print_summary(summary_of_file(output), as_json)

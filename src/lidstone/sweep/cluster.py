@@ -33,7 +33,7 @@ class Ray:
         gpus: int = 1,
         compute: Compute = compute,
     ) -> None:
-        self.ray = _connect(address)
+        self.ray = connect(address)
         wanted = {"CPU": cpus, **({"GPU": gpus} if self._largest_node("GPU") else {})}
         for resource, amount in wanted.items():
             self._check_node(resource, amount)
@@ -75,7 +75,8 @@ class Ray:
         return max((node["Resources"].get(resource, 0) for node in self.ray.nodes() if node["Alive"]), default=0)
 
 
-def _connect(address: str | None) -> Any:
+def connect(address: str | None) -> Any:
+    """Ray, connected to the cluster at an address, or to one that is started here."""
     import ray
 
     address = address or os.environ.get("RAY_ADDRESS")

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from lidstone.errors import LidstoneError, TextError
 from lidstone.text.corpora import read_chunks
+from lidstone.text.kinds import HEAD, kind_of, not_text
 from lidstone.text.streams import Source, name_of
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.words import Ids, WordReader
+from lidstone.text.words import Blank, Ids, WordReader
 
 CHUNK_BYTES = 1 << 18
 
@@ -57,6 +58,7 @@ def read_blocks(
     tokens: int,
     vocab: Vocabulary | None = None,
     *,
+    blank: Blank = "skip",
     start: Place | None = None,
     known: bytes = b"",
 ) -> Iterator[Block]:
@@ -67,7 +69,7 @@ def read_blocks(
     [([2, 3, 2, 1, 4, 1], b'b\na\nc\n')]
     """
     place = start or Place()
-    reader = _after(WordReader(vocab), known)
+    reader = _after(WordReader(vocab, blank), known)
     arena = int(reader.state[4])
     for number in range(place.source, len(sources)):
         offset = place.offset if number == place.source else 0
@@ -82,16 +84,14 @@ def read_blocks(
 
 def _take(reader: WordReader, arena: int, end: Place, raw: int) -> Block:
     """The ids read since the last block; the reader keeps its words alone."""
-    ids, new_words = reader.ids.copy(), reader.arena[arena : reader.state[4]].tobytes()
-    reader.state[1] = reader.state[2] = 0
-    return Block(ids, new_words, end, raw)
+    return Block(reader.take(), reader.arena[arena : reader.state[4]].tobytes(), end, raw)
 
 
 def _after(reader: WordReader, known: bytes) -> WordReader:
     """A reader that has met these words; reading them one by one numbers them as before."""
     for chunk in read_chunks(io.BytesIO(known), CHUNK_BYTES):
         reader.read(chunk, "the words so far", 0)
-        reader.state[1] = reader.state[2] = 0
+        reader.take()
     return reader
 
 
@@ -101,6 +101,8 @@ def _chunks(source: Source, offset: int) -> Iterator[_Chunk]:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(Path(source).open("rb")) if before else None  # type: ignore[arg-type]
         for text in read_chunks(file or source, CHUNK_BYTES):
+            if not end and kind_of(text[:HEAD]) == "arpa":
+                raise not_text("arpa", source)
             end += len(text)
             if end > offset:
                 yield _Chunk(text, lines, end, file.tell() if file else 0)
@@ -124,7 +126,7 @@ def check_readable(source: Source, vocab: Vocabulary | None = None) -> LidstoneE
     try:
         for chunk in _chunks(source, 0):
             reader.read(chunk.text, name_of(source), chunk.lines)
-            reader.state[1] = reader.state[2] = 0
+            reader.take()
     except LidstoneError as error:
         return error
     return None

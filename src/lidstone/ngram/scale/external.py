@@ -27,6 +27,7 @@ from lidstone.progress import progress_bar
 from lidstone.text.blocks import Block, stamp
 from lidstone.text.streams import Source
 from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.words import Blank
 
 OpenRuns = Callable[[], list[Run]]
 
@@ -40,6 +41,7 @@ def count_to_file(
     vocab: Vocabulary | None = None,
     temporary: str | Path | None = None,
     workers: int | None = None,
+    blank: Blank = "skip",
     show: bool = False,
 ) -> None:
     """Count the words of texts into a file, in about `memory` bytes; the file is that of `count_text(...)` and `save`.
@@ -50,9 +52,11 @@ def count_to_file(
     check_order(order)
     target, workers = Path(output), workers or cores()
     budget = plan(memory)
-    with workspace(target, _identity(sources, order, vocab), Path(temporary) if temporary else None) as folder:
+    with workspace(
+        target, {**_identity(sources, order, vocab), "blank": blank}, Path(temporary) if temporary else None
+    ) as folder:
         check_space(folder, temporary_bytes(sources, order))
-        writer = RunWriter(folder, order, vocab, workers)
+        writer = RunWriter(folder, order, vocab, workers, blank)
         with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
             found = writer.write(sources, block_tokens(budget, order, workers), _told(sources, advance))
         unigrams = sum_unigrams(folder, found)

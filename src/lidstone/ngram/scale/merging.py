@@ -45,7 +45,7 @@ def merge_within(
     size = 0
     for part in slices:
         if size + part.size > limit and len(group) > 1:
-            group = [_whole(merge(group, order, bos, dtype), bos)]
+            group = [whole(merge(group, order, bos, dtype), bos)]
             size = group[0].size
         group.append(part)
         size += part.size
@@ -57,7 +57,7 @@ def merge_within(
     return merge(group, order, bos, dtype)
 
 
-def _whole(piece: Piece, bos: int) -> Slice:
+def whole(piece: Piece, bos: int) -> Slice:
     """All of a piece as a slice."""
     return Slice(piece, piece.below(0), piece.below(len(piece.heads)), bos)
 

@@ -7,7 +7,7 @@ end. Files are the package's own checked files, mapped into memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,19 @@ def piece_of_trie(trie: Trie, counts: Ints, heads: Ints | None = None) -> Piece:
     if heads is None:
         heads = np.repeat(np.arange(base, dtype=np.int32), np.diff(trie.first[: base + 1]))
     return Piece(levels, heads, trie.words[base:], counts[base:], trie.first[base:], base)
+
+
+def cut_out(piece: Piece, starts: Sequence[int], stops: Sequence[int]) -> Piece:
+    """A range of n-grams, given per order from 2 on, as a piece of its own."""
+    sizes = np.subtract(stops, starts)
+    levels = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    ranges = [slice(start, stop) for start, stop in zip(starts, stops, strict=True)]
+    firsts = [
+        piece.first[ranges[k]].astype(np.int64) - piece.base - starts[k + 1] + levels[k + 1]
+        for k in range(len(ranges) - 1)
+    ]
+    words, counts = (np.concatenate([array[part] for part in ranges]) for array in (piece.words, piece.counts))
+    return Piece(levels, piece.heads[ranges[0]], words, counts, np.concatenate([*firsts, levels[-1:]]))
 
 
 def save_piece(piece: Piece, path: Path, extra: Mapping[str, NDArray[Any]] | None = None) -> None:

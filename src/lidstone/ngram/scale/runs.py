@@ -20,6 +20,7 @@ from lidstone.text.blocks import Block, Place, read_blocks, words_of
 from lidstone.text.streams import Source
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
+from lidstone.text.words import Blank
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,16 @@ class Progress:
 class RunWriter:
     """Counts the blocks of a text into the files run-0, run-1, ... of a folder."""
 
-    def __init__(self, folder: Path, order: int, vocab: Vocabulary | None, workers: int) -> None:
-        self.folder, self.order, self.vocab, self.workers = folder, order, vocab, workers
+    def __init__(self, folder: Path, order: int, vocab: Vocabulary | None, workers: int, blank: Blank = "skip") -> None:
+        self.folder, self.order, self.vocab, self.workers, self.blank = folder, order, vocab, workers, blank
 
     def write(self, sources: Sequence[Source], tokens: int, told: Callable[[Block], None]) -> Vocabulary:
         """Count all sources from where the folder says; `told` of every block. Returns the vocabulary."""
         progress = self.progress()
         words, number = [progress.words], progress.runs
         size = progress.words.count(b"\n") + 2  # <unk> and </s> are there from the start
-        blocks = read_blocks(sources, tokens, self.vocab, start=progress.place, known=progress.words)
+        place, known = progress.place, progress.words
+        blocks = read_blocks(sources, tokens, self.vocab, blank=self.blank, start=place, known=known)
         pending: deque[Future[None]] = deque()
         with ThreadPoolExecutor(self.workers) as pool:
             for block in blocks:

@@ -16,6 +16,7 @@ from typing import Any
 from lidstone.errors import InputError
 from lidstone.files import write_text
 from lidstone.locks import claim
+from lidstone.ngram.remote import as_url
 from lidstone.ngram.scale.memory import format_size
 
 PLAN = "plan.json"
@@ -32,6 +33,8 @@ def workspace(output: Path, plan: dict[str, Any], temporary: Path | None = None)
     >>> folder.exists()
     False
     """
+    if url := as_url(output):
+        raise InputError(f"{url} cannot be written piece by piece", hint="write to a local file, then copy it")
     folder = (temporary or output.parent) / f".{output.name}.counting"
     try:
         folder.mkdir(parents=True, exist_ok=True)

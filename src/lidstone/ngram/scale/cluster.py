@@ -1,0 +1,213 @@
+"""Counting on a Ray cluster with Ray Data: `count_on_ray`. Nodes need lidstone, and the output folder at the same path.
+
+1. `map_batches(read_split)`: words and how often each occurs. The driver numbers them in the order of the text.
+2. `map_batches(count_split)`: the kernel counts each block; its n-grams go to buckets, ranges of their first two words.
+3. `repartition(keys=["bucket"])`: the shuffle, through the object store, which spills to disk.
+4. `map_batches(add_bucket)`: the sum of each bucket, as a file.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError, LidstoneError, RunError
+from lidstone.ngram.remote import as_url
+from lidstone.ngram.scale.assembly import Parts
+from lidstone.ngram.scale.cluster_tasks import Job, Rows, Space, add_bucket, count_split, guarded, read_split
+from lidstone.ngram.scale.memory import BYTES_PER_NODE, block_tokens
+from lidstone.ngram.scale.merging import BITS, merge_within, whole
+from lidstone.ngram.scale.parted import load_parts, save_parts
+from lidstone.ngram.scale.pieces import load_piece, save_piece
+from lidstone.ngram.scale.splits import SPLIT_BYTES, Split, cut
+from lidstone.ngram.trie import check_order
+from lidstone.text.blocks import read_blocks, words_of
+from lidstone.text.inputs import Input
+from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.words import Blank, WordReader
+
+Told = Callable[[str], None]
+DEFAULT_MEMORY = 2 << 30
+"""Bytes per task."""
+
+
+def count_on_ray(
+    inputs: Sequence[Input],
+    order: int,
+    output: str | Path,
+    *,
+    memory: int = DEFAULT_MEMORY,
+    vocab: Vocabulary | None = None,
+    skip_bad: bool = False,
+    blank: Blank = "skip",
+    split_bytes: int | None = None,
+    told: Told = lambda text: None,
+) -> tuple[Parts, int]:
+    """Count texts on the Ray cluster that this process is connected to, into a folder of parts.
+
+    A task takes about `memory` bytes. `told` of files that are left out and of what is done. Returns the parts, and how
+    many of the inputs were counted.
+    """
+    check_order(order)
+    folder = _new_folder(Path(output))
+    job = Job(order, block_tokens(memory, order, 1), memory // BYTES_PER_NODE, skip_bad, blank)
+    splits = cut(inputs, split_bytes or SPLIT_BYTES)
+    told(f"reading {len(splits)} parts of {len(inputs)} texts")
+    found, unigrams, bad = _number_words(_collect(_dataset(splits), read_split, job, vocab), splits, vocab, told)
+    kept = [split for split in splits if split.name not in bad]
+    space = Space(found, bucket_starts(unigrams, order, job.nodes, _workers()), str(folder.resolve()))
+    files = _count(kept, int(unigrams[:-1].sum()), job, space, told) if order > 1 else []
+    save_parts(folder, Parts(found, order, unigrams, []), files)
+    return load_parts(folder, verify=False), sum(item.name not in bad for item in inputs)
+
+
+def _new_folder(output: Path) -> Path:
+    """An empty folder: parts of another count must not get between ours."""
+    if url := as_url(output):
+        raise InputError(f"{url} is not a folder that workers can write to", hint="give one that all nodes share")
+    output.mkdir(parents=True, exist_ok=True)
+    if any(output.iterdir()):
+        raise InputError(f"{output} is not empty", hint="give a new folder, or remove what is there")
+    return output
+
+
+def _dataset(splits: Sequence[Split]) -> Any:
+    import ray.data
+
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    rows = [{**asdict(split), "column": split.column or ""} for split in splits]
+    return ray.data.from_items(rows, override_num_blocks=max(len(rows), 1))
+
+
+def _collect(data: Any, task: Any, job: Job, *rest: Any) -> Iterable[Rows]:
+    """Rows of a task over all splits; an error among them is raised."""
+    return _rows(data.map_batches(guarded(task, job, *rest), batch_size=None, batch_format="numpy"))
+
+
+def _rows(data: Any) -> Iterable[Rows]:
+    import ray
+
+    try:
+        yield from _raised(data.iter_rows())
+    except ray.exceptions.RayError as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise RunError(f"Ray stopped: {first}", hint="look at `ray status` and the logs of the nodes") from error
+
+
+def _raised(rows: Iterable[Rows]) -> Iterator[Rows]:
+    """The rows, up to the first that says what is wrong with the input."""
+    for row in rows:
+        if row["error"]:
+            message, hint = row["error"].split("\0")
+            raise LidstoneError(message, hint=hint)
+        yield row
+
+
+def _number_words(
+    rows: Iterable[Rows], splits: Sequence[Split], vocab: Vocabulary | None, told: Told
+) -> tuple[Vocabulary, NDArray[np.int64], set[str]]:
+    """The vocabulary in the order of the text, how often each word occurs, and the names of bad files."""
+    by_split: dict[int, Rows] = {int(row["split"]): row for row in rows}
+    bad = {splits[number].name: row["bad"] for number, row in by_split.items() if row.get("bad")}
+    for message in dict.fromkeys(bad.values()):
+        told(f"skipped: {message}")
+    good = [by_split[split.number] for split in splits if split.name not in bad]
+    found = vocab or words_of(_in_order(row["words"] for row in good))
+    total, reader = np.zeros(found.size + 1, np.int64), WordReader(found)
+    for row in good:
+        counts = np.frombuffer(row["counts"], np.int64)
+        ids = np.arange(len(counts)) if vocab else _ids(reader, row["words"])[: len(counts)]
+        total[ids] += counts  # each word has one id
+    total[-1] = total[found.eos]
+    if not total.any():
+        raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
+    return found, total, set(bad)
+
+
+def _ids(reader: WordReader, words: bytes) -> NDArray[np.integer]:
+    """What the ids of a split, which begin with <unk> and </s>, are in the vocabulary of all."""
+    reader.read(words.replace(b"\n", b" "), "the words of a split", 0)
+    return np.concatenate([[0, 1], reader.take()[:-1]])
+
+
+def _in_order(words: Iterable[bytes]) -> bytes:
+    """Every word once, where it stands first."""
+    text = io.BytesIO(b"".join(words))
+    return b"".join(block.new_words for block in read_blocks([text], 1 << 20))
+
+
+def bucket_starts(unigrams: NDArray[np.int64], order: int, limit: int, workers: int) -> list[int]:
+    """Keys at which buckets begin: about equal shares of the text, at least two per worker.
+
+    How often two words follow each other is not known yet; where a word is frequent its followers are taken to be
+    distributed as all words are.
+    """
+    tokens = int(unigrams.sum())
+    share = max(1, min(limit // max(order - 1, 1), tokens // (2 * workers)))
+    followers = np.cumsum(unigrams[:-1]) / max(int(unigrams[:-1].sum()), 1)
+    starts, weight = [0], 0
+    for word, count in enumerate(unigrams.tolist()):
+        if count > share:
+            cuts = np.searchsorted(followers, np.arange(1, -(-count // share)) / -(-count // share)) + 1
+            starts += [word << BITS, *(word << BITS | second for second in np.unique(cuts).tolist())]
+            weight = share
+        elif weight + count > share:
+            starts.append(word << BITS)
+            weight = count
+        else:
+            weight += count
+    return sorted(set(starts))
+
+
+def _workers() -> int:
+    import ray
+
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _count(splits: Sequence[Split], tokens: int, job: Job, space: Space, told: Told) -> list[Path]:
+    """The piece of each bucket, in order."""
+    import ray
+
+    told(f"counting into {len(space.starts)} buckets")
+    shared = ray.put(space)
+    data = _dataset(splits).map_batches(guarded(count_split, job, shared), batch_size=None, batch_format="numpy")
+    shuffled = data.repartition(len(space.starts), keys=["bucket"])
+    return _check(list(_collect(shuffled, add_bucket, job, shared)), tokens, job, space)
+
+
+def _check(rows: Sequence[Rows], tokens: int, job: Job, space: Space) -> list[Path]:
+    """One file per bucket, with every block once; a token is the second of exactly one pair, so none may be missing."""
+    pairs = sum(int(row["pairs"]) for row in rows)
+    if pairs != tokens:
+        hint = "count again; a text may have changed meanwhile"
+        raise RunError(f"{pairs:,} pairs were counted of {tokens:,} tokens", hint=hint)
+    by_bucket: dict[int, list[Rows]] = defaultdict(list)
+    for row in rows:
+        by_bucket[int(row["bucket"])].append(row)
+    return [_one_file(found, job, space) for _, found in sorted(by_bucket.items())]
+
+
+def _one_file(rows: list[Rows], job: Job, space: Space) -> Path:
+    """Ray may hand a bucket out in several batches: their sums are added."""
+    folder = Path(space.folder)
+    blocks = [block for row in rows for block in row["block"].split()]
+    if len(set(blocks)) != len(blocks):
+        raise RunError("the shuffle gave a block twice", hint="count again; if it happens again, report it")
+    if len(rows) == 1:
+        return folder / rows[0]["file"]
+    parts = [whole(load_piece(folder / row["file"])[0], space.vocab.bos) for row in rows]
+    path = folder / rows[0]["file"]
+    save_piece(merge_within(parts, job.order, space.vocab.bos, job.nodes, np.int64), path)
+    for row in rows[1:]:
+        (folder / row["file"]).unlink()
+    return path
