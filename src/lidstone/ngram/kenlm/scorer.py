@@ -89,7 +89,8 @@ class Scorer:
             np.empty(len(ends), np.int64),
             np.empty(len(ends), np.int64),
         )
-        jobs = _threads(threads) if len(joined) >= PARALLEL_FROM else 1
+        cores = _threads(threads)
+        jobs = cores if len(joined) >= PARALLEL_FROM else 1
         cuts = np.searchsorted(ends, np.linspace(0, len(joined), jobs + 1))
         cuts[[0, -1]] = 0, len(ends)
 
