@@ -11,7 +11,7 @@ from lidstone.cli.main import app
 from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import DataError, RecipeError, TextError
 from lidstone.recipe.recipe import load_recipe
-from lidstone.recipe.template import recipe_text, write_recipe
+from lidstone.recipe.template import choose, recipe_text, write_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +34,11 @@ def run(*arguments):
 
 def test_a_recipe_for_own_text_can_be_prepared_at_once(home):
     text = write(home / "text" / "mine.txt", ["some words of text"] * 100)
-    path = write_recipe("lm", [text], home / "recipe.yaml", name='mine: a "test" # x')
+    path = home / "recipe.yaml"
+    write_recipe("lm", [text], path, name='mine: a "test" # x')
     recipe = load_recipe(path)
     assert recipe.name == 'mine: a "test" # x'
-    assert recipe.method_names == ("none", "label-smoothing", "kneser-essen-ney", "jelinek-mercer")
+    assert recipe.method_names == ("none", "label-smoothing", "modified-kneser-ney")
     assert recipe.corpus.train.target == (str(home / "text" / "mine.txt"),)
     prepared = prepare_corpus(load_recipe(path, ["tokenizer.merges=10"]))
     # 100 lines in blocks of three: of every ten blocks the ninth is for validation, the tenth for test
@@ -47,13 +48,14 @@ def test_a_recipe_for_own_text_can_be_prepared_at_once(home):
 def test_paths_in_the_recipe_are_relative_to_it(home):
     write(home / "text" / "mine.txt", ["a b"])
     (home / "recipes").mkdir()
-    path = write_recipe("lm", ["text/mine.txt"], home / "recipes" / "r.yaml")
-    assert '"../text/mine.txt"' in path.read_text()
+    write_recipe("lm", ["text/mine.txt"], home / "recipes" / "r.yaml")
+    assert '"../text/mine.txt"' in (home / "recipes" / "r.yaml").read_text()
 
 
 def test_a_recipe_for_translation_reads_languages_off_the_names(home):
     files = [write(home / name, ["ein Satz"] * 40) for name in ("t.fr", "t.en.txt")]
-    recipe = load_recipe(write_recipe("mt", files, home / "r.yaml"))
+    write_recipe("mt", files, home / "r.yaml")
+    recipe = load_recipe(home / "r.yaml")
     assert (recipe.corpus.source_language, recipe.corpus.target_language) == ("fr", "en")
     assert (recipe.model.kind, recipe.corpus.max_ratio) == ("transformer-mt", 1.5)
     assert len(prepare_corpus(load_recipe(home / "r.yaml", ["tokenizer.merges=3"])).train) > 25
@@ -64,19 +66,20 @@ def test_a_recipe_for_translation_reads_languages_off_the_names(home):
     [(("t.en", "t.no"), ("en", "no")), (("t.v1", "t.v2"), ("de", "en")), (("t.fr.gz", "t.on"), ("fr", "on"))],
 )
 def test_language_codes_that_look_like_something_else(home, names, codes):
-    files = [write(home / name, ["ein Satz"] * 40) for name in names]
-    recipe = load_recipe(write_recipe("mt", files, home / "r.yaml"))
+    files = [write(home / name, [line] * 40) for name, line in zip(names, ("ein Satz", "the cat"), strict=True)]
+    write_recipe("mt", files, home / "r.yaml")
+    recipe = load_recipe(home / "r.yaml")
     assert (recipe.corpus.source_language, recipe.corpus.target_language) == codes
 
 
 def test_more_text_gets_a_larger_network(home):
-    little = recipe_text("lm", [write(home / "a.txt", ["a b c"])])
-    much = recipe_text("lm", [write(home / "b.txt", ["a b c d e f g h i j"] * 40_000)])
+    little = recipe_text(choose("lm", [write(home / "a.txt", ["a b c"])]))
+    much = recipe_text(choose("lm", [write(home / "b.txt", ["a b c d e f g h i j"] * 40_000)]))
     assert ("width: 128" in little, "width: 256" in much) == (True, True)
 
 
 def test_every_line_of_the_recipe_that_sets_a_value_is_yaml_and_the_rest_comment(home):
-    text = recipe_text("lm", [write(home / "a.txt", ["a b c"])])
+    text = recipe_text(choose("lm", [write(home / "a.txt", ["a b c"])]))
     assert text.count("#") > 15
     assert all(line == line.rstrip() for line in text.splitlines())
 
@@ -126,10 +129,55 @@ def test_init_prints_the_path_and_what_to_do_next(home):
     assert "error: recipe.yaml exists already\nhint: " in again.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "tokenization", "language"),
+    [
+        ("Der Hund ist nicht groß, und die Katze auch nicht.", "moses", "de"),
+        ("the dog is not big , and the cat is not either .", "none", "en"),  # tokenized: left as it is
+        ("the dog is not big", "none", "en"),
+    ],
+)
+def test_init_guesses_and_says_so(home, line, tokenization, language):
+    text = write(home / "animals.txt", [line] * 40)
+    result = run("init", text)
+    recipe = load_recipe("recipe.yaml")
+    assert (recipe.name, recipe.corpus.tokenization, recipe.corpus.target_language) == (
+        "animals",
+        tokenization,
+        language,
+    )
+    for said in (
+        "name: animals",
+        f"tokenization: {tokenization}, because",
+        f"language: {language}",
+        "Kneser-Ney trigrams",
+    ):
+        assert said in result.stderr
+
+
+def test_init_follows_the_recommendation(home):
+    run("init", write(home / "a.txt", ["a b"]))
+    recipe = load_recipe("recipe.yaml")
+    best = recipe.method("modified-kneser-ney").regularizer
+    assert (best.order, best.form, best.empirical) == (3, "exact", "token")
+    assert {0.1, 0.25, 0.6} == set(recipe.sweep.axes["regularizer.gamma"])
+
+
+def test_tokenized_text_of_a_translation_is_detokenized(home):
+    files = [write(home / name, ["ein Satz ."] * 40) for name in ("t.de", "t.en")]
+    write_recipe("mt", files, home / "r.yaml")
+    assert load_recipe(home / "r.yaml").corpus.tokenization == "done"
+
+
 def test_init_to_stdout_and_as_json(home):
     text = write(home / "a.txt", ["a b"])
     assert "task: lm" in run("init", text, "-o", "-").stdout
-    assert json.loads(run("init", text, "--json").stdout) == {"recipe": "recipe.yaml", "task": "lm"}
+    assert json.loads(run("init", text, "--json").stdout) == {
+        "recipe": "recipe.yaml",
+        "task": "lm",
+        "name": "a",
+        "tokenization": "none",
+    }
 
 
 def test_init_with_a_wrong_task_is_a_usage_error(home):
