@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import platform
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,8 @@ from lidstone.errors import FileFormatError, LidstoneError
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it becomes `path` in one step, on failure it is deleted.
 
-    A link stays a link: the file it points to is written. A pipe or device is written directly.
+    A link stays a link: the file it points to is written. A pipe or device is written directly. A process that is
+    killed leaves its temporary file behind; the next writing of the same `path` on this machine removes it.
 
     >>> import tempfile; folder = Path(tempfile.mkdtemp())
     >>> with atomic_write(folder / "a.txt") as temporary:
@@ -26,7 +30,9 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     ['a.txt']
     """
     target = Path(path)
-    if target.exists() and not target.is_file() and not target.is_dir():
+    with _write_errors(target):
+        is_device = target.exists() and not target.is_file() and not target.is_dir()
+    if is_device:
         with _write_errors(target):
             yield target
         return
@@ -90,12 +96,46 @@ def _write_errors(target: Path) -> Iterator[None]:
 
 
 def _temporary_beside(target: Path) -> Path:
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    """An empty file in the target's folder, named after it, this machine and this process."""
+    stem = f".{_short(target.name)}.{_MACHINE}-"
+    _remove_abandoned(target.parent, stem)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{stem}{os.getpid()}.", suffix=".tmp")
     os.close(handle)
     umask = os.umask(0)
     os.umask(umask)
     Path(name).chmod(0o666 & ~umask)  # mkstemp's 0600 would hide the file from others who share the folder
     return Path(name)
+
+
+_MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for more: file systems allow 255 bytes."""
+    return name if len(os.fsencode(name)) <= 150 else hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+
+
+def _remove_abandoned(folder: Path, stem: str) -> None:
+    """Remove what processes of this machine that were killed left of earlier writings of the same target."""
+    for file in folder.iterdir():
+        if file.name.startswith(stem) and file.name.endswith(".tmp"):
+            process = file.name.removeprefix(stem).partition(".")[0]
+            if process.isdigit() and not _is_alive(int(process)):
+                with contextlib.suppress(OSError):
+                    file.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process of this number runs; where that cannot be asked (Windows), it is taken to."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _flush_to_disk(path: Path) -> None:
@@ -112,5 +152,6 @@ def _remedy(error: OSError) -> str:
         errno.ENOENT: "create the folder first",
         errno.EACCES: "choose a folder that you may write to",
         errno.EROFS: "choose a disk that is not read-only",
+        errno.ENAMETOOLONG: "give a shorter name",
         errno.EISDIR: "give the name of a file, not of a folder",
     }.get(error.errno or 0, "check the path and the disk")

@@ -300,3 +300,52 @@ def test_golden_perplexity_of_wikitext2(data_dir, tmp_path):
     run("fit", tmp_path / "c", "-o", tmp_path / "t")
     facts = answer("score", tmp_path / "t", data_dir / "wikitext-2" / "wiki.valid.tokens.xz")
     assert (facts["tokens"], round(facts["perplexity"], 3)) == (216_347, 247.656)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_a_terminal_that_is_not_utf8_gets_escapes(tmp_path, encoding):
+    run("count", "-", "-n", 2, "-o", tmp_path / "c", stdin="中 é\n")
+    run("fit", tmp_path / "c", "-s", "add-lambda", "-o", tmp_path / "t")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    explain = ["explain", str(tmp_path / "t"), "--counts", str(tmp_path / "c"), "--history", "中"]
+    for arguments in (["sample", str(tmp_path / "t"), "-N", "20"], explain, [*explain, "--json"]):
+        found = subprocess.run([*LIDSTONE, *arguments], env=environment, capture_output=True, check=True)
+        assert b"\\u4e2d" in found.stdout
+        assert ("é".encode("latin-1") if encoding == "latin-1" else b"\\xe9") in found.stdout
+
+
+def test_unknown_suffixes_of_outputs_are_refused(tiny):
+    for verb in (["convert", tiny / "t"], ["fit", tiny / "c", "-s", "add-lambda", "-o"]):
+        for name in ("x.arpa.zip", "x.klm", "x.gz"):
+            result = run(*verb, tiny / name, code=1)
+            assert "is unknown" in result.stderr and "write ARPA" in result.stderr
+            assert not (tiny / name).exists()
+    assert "*.counts" in run("count", "-", "-n", 2, "-o", tiny / "x.arpa", stdin="a", code=1).stderr
+    run("convert", tiny / "t", tiny / "jm-0.75")
+    assert ld.load(tiny / "jm-0.75").order == 2
+
+
+def test_every_verb_says_what_file_it_was_given(tiny):
+    run("convert", tiny / "t", tiny / "m.arpa")
+    (tiny / "m.arpa.gz").write_bytes(gzip.compress((tiny / "m.arpa").read_bytes()))
+    (tiny / "t.gz").write_bytes(gzip.compress((tiny / "t").read_bytes()))
+    (tiny / "k").write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(100))
+    text = _write(tiny / "text", TINY)
+    for arguments, said in (
+        (["count", tiny / "m.arpa", "-n", 2, "-o", tiny / "x"], "m.arpa is an ARPA file, not text"),
+        (["count", tiny / "t", "-n", 2, "-o", tiny / "x"], "t is a table, not text"),
+        (["count", tiny / "c", "-n", 2, "-o", tiny / "x"], "c is counts, not text"),
+        (["count", tiny / "t.gz", "-n", 2, "-o", tiny / "x"], "t.gz is a table, not text"),
+        (["fit", tiny / "m.arpa", "-o", tiny / "x"], "m.arpa is an ARPA file"),
+        (["fit", tiny / "m.arpa.gz", "-o", tiny / "x"], "m.arpa.gz is an ARPA file"),
+        (["fit", text, "-o", tiny / "x"], "text is text"),
+        (["fit", tiny / "k", "-o", tiny / "x"], "k is a KenLM binary"),
+        (["score", text, text], "text is text, not a model"),
+        (["score", tiny / "k", text], "k is a KenLM binary, not a model"),
+        (["score", tiny / "c", text], "c holds counts, not a table"),
+        (["score", tiny / "t.gz", text], "t.gz is compressed"),
+        (["score", tiny / "t", tiny / "m.arpa"], "m.arpa is an ARPA file, not text"),
+    ):
+        result = run(*arguments, code=1)
+        assert said in result.stderr, arguments
+        assert "hint: " in result.stderr

@@ -64,7 +64,8 @@ TABLE = [
     ("backoffs", put(-1, -1.0), "negative weight"),
     ("rows", lambda array: array[:-1], "'rows' has"),
     ("words", lambda array: array.astype(np.float64), "'words' is float64, not int32"),
-    ("suffixes", lambda array: array.astype(np.int64), "'suffixes' is int64"),
+    ("suffixes", lambda array: array.astype(np.uint8), "'suffixes' is uint8"),
+    ("words", lambda array: array.astype(np.int64), "'words' is int64"),
     ("token_lengths", put(0, 100), "lengths of its tokens"),
     ("token_lengths", put(0, -1), "lengths of its tokens"),
 ]
@@ -93,6 +94,7 @@ def test_siblings_must_be_sorted_and_distinct(files, tmp_path, kind):
 COUNTS = [
     ("counts", "counts", put(-1, -2_000_000_000), "'counts' holds a negative"),
     ("counts", "counts", put([-1, -2, -3, -4], 2**31 - 1), "'counts' adds up to more"),
+    ("counts", "counts", lambda array: array.astype(np.int64) + 2**62, "'counts' adds up to more|too large"),
     ("counts", "counts", put(6, 3), "never predicted"),
     ("counts", "counts", lambda array: array * 0, "no word"),
     ("dropped", "adjusted", put(-1, -2_000_000_000), "'adjusted' holds a negative"),

@@ -5,6 +5,7 @@ Colour and boxes only on a terminal; a pipe gets plain, aligned columns.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -13,6 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
+
+
+def tolerate_any_terminal() -> None:
+    r"""Write what the encoding of stdout or stderr lacks as \xe9 or \u4e2d, instead of failing at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(message: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lidstone.cli.console import print_json, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL, MODEL_FILE, check_folder, read_table, write_table
+from lidstone.cli.inputs import JSON, MODEL, MODEL_FILE, check_model_output, read_table, write_table
 
 
 def convert(
@@ -20,8 +19,7 @@ def convert(
     as_json: JSON = False,
 ) -> None:
     """Turn a table into an ARPA file, for KenLM, SRILM and others, or an ARPA file into a table."""
-    if target != "-":
-        check_folder(Path(target))
+    check_model_output(target)
     table = read_table(source)
     write_table(table, target)
     if as_json and target != "-":

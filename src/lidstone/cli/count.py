@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lidstone.cli.inputs import BLANK, JSON, OUTPUT, TEXTS, check_blank, check_folder, read_vocabulary
+from lidstone.cli.inputs import BLANK, JSON, OUTPUT, TEXTS, check_blank, check_counts_output, read_vocabulary
 
 
 def count(
@@ -40,7 +40,7 @@ def count(
     from lidstone.text.inputs import expand
 
     check_order(order)
-    check_folder(output, folder=engine is not None)
+    check_counts_output(output, folder=engine is not None)
     words = None if vocab is None else read_vocabulary(vocab)
     inputs, treatment = expand(texts, column), check_blank(blank)
     settings = Settings(inputs, order, output, words, threshold, memory, temporary, skip_bad, treatment)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lidstone.cli.console import brief, print_json, print_pairs, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL_FILE, check_folder, write_table
+from lidstone.cli.inputs import JSON, MODEL_FILE, check_model_output, write_table
 from lidstone.cli.settings import parse_settings
 from lidstone.errors import InputError
 
@@ -40,7 +40,7 @@ def fit(
     from lidstone.ngram.smoothers.registry import get_smoother
     from lidstone.ngram.storage import load_counts
 
-    check_folder(output)
+    check_model_output(output)
     parameters = parse_settings(settings or [])
     chosen = get_smoother(smoother, **parameters)
     loaded = load_counts(gathered(counts))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from lidstone.errors import LidstoneError
+from lidstone.text.kinds import NAMES, Kind, kind_of_file
 from lidstone.text.streams import COMPRESSED
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ TEXTS: TypeAlias = Annotated[
 ]
 MODEL: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="A table made by fit, or an ARPA file.")]
 OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
-MODEL_FILE = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; else a table."
+MODEL_FILE = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; *.table or *.safetensors, a table."
 BLANK: TypeAlias = Annotated[
     str, typer.Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
 ]
@@ -29,18 +30,26 @@ JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object i
 
 
 def read_table(path: str) -> BackoffTable:
-    """The model in a file: a table of ours, or else ARPA; `-` is ARPA on standard input."""
+    """The model in a file: a table of ours, or ARPA; `-` is ARPA on standard input."""
     if "://" in path:
         from lidstone.ngram.remote import read_remote
 
         return read_remote(path, lambda file: read_table(str(file)))
-    if is_table(path):
-        from lidstone.ngram.storage import load_table
-
-        return load_table(path)
     from lidstone.ngram.arpa.read_write import read_arpa
+    from lidstone.ngram.storage import load_table
 
-    return read_arpa(path)
+    kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
+    if kind in ("text", "kenlm", "zip"):
+        raise LidstoneError(f"{path} is {NAMES[kind]}, not a model", hint=_REMEDIES[kind])
+    ours = kind in ("table", "counts", "safetensors") or path.endswith(".safetensors")
+    return load_table(path) if ours else read_arpa(path)
+
+
+_REMEDIES: dict[Kind, str] = {
+    "text": "count it and fit a smoother: lidstone count, lidstone fit",
+    "kenlm": "lidstone filter reads it; for other verbs give the ARPA file that it was built from",
+    "zip": "unpack it first",
+}
 
 
 def write_table(table: BackoffTable, output: str | Path) -> None:
@@ -80,15 +89,32 @@ def is_arpa(name: str | Path) -> bool:
 
 
 def is_table(path: str) -> bool:
-    """Whether a file is named or begins like safetensors: eight bytes of length, then a brace."""
-    if not Path(path).is_file():
-        return False
-    with Path(path).open("rb") as file:
-        return path.endswith(".safetensors") or file.read(9)[8:] == b"{"
+    """Whether a file holds a table or counts."""
+    return Path(path).is_file() and kind_of_file(path)[0] in ("table", "counts", "safetensors")
+
+
+def check_model_output(output: str | Path) -> None:
+    """Refuse, before any long work, the name of a model that cannot be written or says another format."""
+    check_output(output, (".table",), "*.arpa, *.arpa.gz and so on write ARPA; *.table, *.safetensors, a table")
+
+
+def check_counts_output(output: str | Path, *, folder: bool = False) -> None:
+    """The same for a file of counts, or for a folder of them."""
+    check_output(output, (".counts",), "name it *.counts or *.safetensors", folder=folder)
+
+
+def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str, *, folder: bool = False) -> None:
+    """Refuse a name that ends in an unknown suffix; one that begins with a digit, as in jm-0.75, is none."""
+    suffix = Path(output).suffix.lower()
+    named = suffix in (".safetensors", *suffixes) or (is_arpa(output) and ".table" in suffixes)
+    if suffix[1:2].isalpha() and not named:
+        raise LidstoneError(f"cannot write {output}: the suffix {suffix} is unknown", hint=hint)
+    if str(output) != "-":
+        check_folder(Path(output), folder=folder)
 
 
 def check_folder(output: Path, *, folder: bool = False) -> None:
-    """Refuse, before any long work, an output whose folder is not there; it may be a `folder` itself, or must not."""
+    """Refuse an output whose folder is not there; it may be a `folder` itself, or must not."""
     from lidstone.ngram.remote import as_url
 
     if as_url(output):

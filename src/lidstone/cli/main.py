@@ -170,5 +170,8 @@ def run() -> None:
     """The entry point of the installed command."""
     import warnings
 
+    from lidstone.cli.console import tolerate_any_terminal
+
     warnings.showwarning = _show_warning
+    tolerate_any_terminal()
     app(prog_name="lidstone")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lidstone.cli.inputs import JSON, OUTPUT, check_folder
+from lidstone.cli.inputs import JSON, OUTPUT, check_counts_output
 
 
 def merge(
@@ -27,7 +27,7 @@ def merge(
     from lidstone.ngram.scale.memory import half_of_memory, parse_size
     from lidstone.ngram.scale.parted import gathered
 
-    check_folder(output)
+    check_counts_output(output)
     limit = half_of_memory() if memory is None else parse_size(memory)
     add_files([gathered(path) for path in counts], output, memory=limit, temporary=temporary, show=True)
     print_summary(summary_of_file(output), as_json)

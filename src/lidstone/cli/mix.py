@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lidstone.cli.console import print_json, print_pairs, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL_FILE, check_folder, read_table, write_table
+from lidstone.cli.inputs import JSON, MODEL_FILE, check_model_output, read_table, write_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def mix(
     """Mix models linearly into one: exact for every n-gram that any of them lists."""
     from lidstone.ngram.combine.mixing import mix as mix_tables
 
-    check_folder(output)
+    check_model_output(output)
     shares = parse_weights(weights)
     mixed = mix_tables([read_table(path) for path in tables], shares, text=text or None)
     write_table(mixed, output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lidstone.cli.console import print_json, print_table, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL, MODEL_FILE, check_folder, read_table, write_table
+from lidstone.cli.inputs import JSON, MODEL, MODEL_FILE, check_model_output, read_table, write_table
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -27,7 +27,7 @@ def prune(
     """Drop the n-grams that matter least, by relative entropy (Stolcke 1998); the result still sums to one."""
     from lidstone.ngram.combine.pruning import prune as prune_table
 
-    check_folder(output)
+    check_model_output(output)
     whole = read_table(table)
     pruned = prune_table(whole, entropy=entropy, size=size)
     write_table(pruned, output)

@@ -22,6 +22,7 @@ from lidstone.ngram.counting import count_stream
 from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict, sum_children
 from lidstone.text.datasets import check_vocabulary, id_rows, is_packed
+from lidstone.text.display import html_table
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Blank, Sources, read_words
@@ -55,7 +56,7 @@ class Derived:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Counts:
     """Exact counts c(h, w) for the orders 1..n.
 
@@ -74,6 +75,26 @@ class Counts:
     """what was derived before n-grams were dropped or inserted; None where it follows from the counts"""
 
     full = renamed_method("full", "stored")
+
+    def __repr__(self) -> str:
+        """What was counted, on one line.
+
+        >>> count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
+        Counts(order=2, tokens=5, sentences=2, ngrams=[3, 4], vocabulary=3)
+        """
+        facts = self._facts()
+        facts["thresholds"] = list(self.thresholds) if any(self.thresholds) else None
+        return f"Counts({', '.join(f'{name}={value}' for name, value in facts.items() if value is not None)})"
+
+    def _repr_html_(self) -> str:
+        return html_table("Counts", {**self._facts(), "fingerprint": self.fingerprint})
+
+    def _facts(self) -> dict[str, Any]:
+        sizes = [int(np.count_nonzero(self.counts[self.trie.level(order)])) for order in range(1, self.order + 1)]
+        sizes[0] -= 1  # <s>
+        sentences = int(self.counts[self.vocab.bos])
+        facts = {"order": self.order, "tokens": self.tokens, "sentences": sentences, "ngrams": sizes}
+        return {**facts, "vocabulary": self.vocab.event_count}
 
     @property
     def order(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lidstone.errors import FileFormatError, InputError
+from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.ngram.checked_tensors import Arrays, damaged, read_arrays, write_arrays
 from lidstone.ngram.counts import Counts, Derived
 from lidstone.ngram.model_card import model_card
@@ -25,6 +25,7 @@ from lidstone.ngram.remote import as_url, read_remote, write_remote
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.ngram.validate import check_counts, check_dtypes, check_shapes, check_table, check_trie
+from lidstone.text.kinds import NAMES, Kind, kind_of_file
 from lidstone.text.vocabulary import Vocabulary
 
 FORMAT = "lidstone"
@@ -63,6 +64,7 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     """
     if url := as_url(path):
         return read_remote(url, partial(load, verify=verify))
+    _check_kind(path)
     arrays, metadata = read_arrays(path, verify=verify)
     _check_version(path, metadata)
     read = _READERS.get(metadata["kind"])
@@ -81,6 +83,30 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     if verify and isinstance(thing, BackoffTable):
         report_normalisation(thing, str(path))
     return thing
+
+
+def _check_kind(path: str | Path) -> None:
+    """Refuse what is no file of ours, and say what it is and how it is read."""
+    if not Path(path).is_file():
+        return  # the reader says why
+    try:
+        kind, compressed = kind_of_file(path)
+    except TextError as error:
+        raise FileFormatError(error.message, hint=error.hint) from error
+    if kind in _ELSEWHERE:
+        raise FileFormatError(f"{path} is {NAMES[kind]}, not a table or counts", hint=_ELSEWHERE[kind])
+    if compressed and kind in ("table", "counts"):
+        raise FileFormatError(
+            f"{path} is compressed {NAMES[kind]}", hint="decompress it first: it is mapped into memory"
+        )
+
+
+_ELSEWHERE: dict[Kind, str] = {
+    "arpa": "use lidstone.read_arpa, or turn it into a table: lidstone convert IN.arpa OUT.safetensors",
+    "kenlm": "use the ARPA file that it was built from: lidstone.read_arpa",
+    "text": "count it first: lidstone.count_text, or lidstone count TEXT --order 3 --output COUNTS",
+    "zip": "unpack it first",
+}
 
 
 def _check_values(thing: BackoffTable | Counts) -> None:

@@ -24,6 +24,7 @@ from lidstone.ngram import query, state
 from lidstone.ngram.counts import Sentences, flatten
 from lidstone.ngram.scoring import perplexity_of
 from lidstone.ngram.trie import Trie
+from lidstone.text.display import html_table
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 
@@ -47,7 +48,7 @@ class Perplexity:
         return f"perplexity {self.value:.3f} ({self.tokens:,} tokens, {self.oov:,} oov, vocabulary {self.vocabulary:,})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BackoffTable:
     """The smoothed conditional distribution p~.
 
@@ -56,6 +57,8 @@ class BackoffTable:
     >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
     >>> table.prob([[1]]).round(4).tolist()  # after 1 come eos and 2, once each: (1+1, 0+1, 1+1) / (2 + 3)
     [[0.4, 0.2, 0.4]]
+    >>> table
+    BackoffTable(smoother=add-lambda, order=2, ngrams=[3, 4], vocabulary=3)
     """
 
     vocab: Vocabulary
@@ -68,6 +71,19 @@ class BackoffTable:
     """one per node that can be a history"""
     signature: dict[str, Any]
     """what this table is: smoother, its parameters, order, fingerprints of vocabulary and counts"""
+
+    def __repr__(self) -> str:
+        """What the model is, on one line."""
+        return f"BackoffTable({', '.join(f'{name}={value}' for name, value in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        parameters = {str(name): value for name, value in dict(self.signature.get("parameters") or {}).items()}
+        return html_table("BackoffTable", {**self._facts(), **parameters})
+
+    def _facts(self) -> dict[str, Any]:
+        sizes = np.diff(self.trie.levels).tolist()
+        facts = {"smoother": self.signature.get("smoother", "?"), "order": self.order}
+        return {**facts, "ngrams": [sizes[0] - 1, *sizes[1:]], "vocabulary": self.vocab.event_count}
 
     @property
     def order(self) -> int:

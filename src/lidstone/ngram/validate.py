@@ -32,6 +32,7 @@ DTYPES = {
 WIDE = ("suffixes", "first", "counts", "totals", "adjusted", "adjusted_totals")
 """Arrays that have 64 bits per value where 32 do not suffice."""
 ROUNDING = 1e-9
+MOST_TOKENS = 2**60
 TROUBLES = (
     "",
     "unigrams are not numbered by their words",
@@ -103,6 +104,8 @@ def check_counts(counts: Counts) -> None:
     if not all(type(limit) is int and limit >= 0 for limit in counts.thresholds):
         raise InputError("'thresholds' are not whole numbers")
     words = counts.counts[: counts.vocab.size]
+    if words.sum(dtype=np.float64) > MOST_TOKENS:
+        raise InputError("'counts' are too large to add up")
     if words.sum() <= 0 or words[~counts.vocab.events].any():
         raise InputError("'counts' has no word, or one that is never predicted")
     if any(counts.thresholds) and stored is None:
@@ -139,6 +142,8 @@ def _sums_fit(first, values, totals, most):  # type: ignore[no-untyped-def]
         total = np.int64(0)
         for node in range(first[history], first[history + 1]):
             total += values[node]
+            if total < 0:  # more than 64 bits hold
+                return False
         if total > (totals[history] if len(totals) else most):
             return False
     return True

@@ -109,7 +109,7 @@ def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
     offset = lines = 0
     for chunk in _whole_lines(source, chunk_bytes):
         kind = "text" if offset else kind_of(chunk[:HEAD])
-        if kind not in ("text", "arpa"):
+        if kind not in ("text", "arpa", "binary"):  # of binary data the decoder says where it is not text
             raise not_text(kind, source)
         text = _decode(chunk, name_of(source), offset, lines)
         offset, lines = offset + len(chunk), lines + chunk.count(b"\n")

@@ -9,7 +9,7 @@ from typing import Literal
 from lidstone.errors import TextError
 from lidstone.text.streams import Source, name_of, open_bytes, open_plain
 
-Kind = Literal["text", "arpa", "table", "counts", "safetensors", "kenlm", "zip"]
+Kind = Literal["text", "arpa", "table", "counts", "safetensors", "kenlm", "zip", "binary"]
 
 HEAD = 1 << 14
 """How many bytes, after decompression, are looked at"""
@@ -21,13 +21,14 @@ NAMES: dict[Kind, str] = {
     "safetensors": "a safetensors file",
     "kenlm": "a KenLM binary",
     "zip": "a zip archive",
+    "binary": "not text",
 }
 _ARPA = re.compile(rb"^\s*\\data\\\s*$\s*^ngram +1 *=", re.MULTILINE)
 _KIND = re.compile(rb'"kind": "(table|counts)"')
 
 
 def kind_of(head: bytes) -> Kind:
-    r"""What begins with these bytes; anything unknown is text.
+    r"""What begins with these bytes.
 
     >>> kind_of(b"\n\\data\\\nngram 1=5\n"), kind_of(b"mmap lm http://kheafield.com/code format version 5\n\0")
     ('arpa', 'kenlm')
@@ -39,7 +40,18 @@ def kind_of(head: bytes) -> Kind:
     if head[5:9] == b"\0\0\0{":
         found = _KIND.search(head)
         return "safetensors" if found is None else "table" if found[1] == b"table" else "counts"
+    if b"\0" in head or not _is_utf8(head):
+        return "binary"
     return "arpa" if _ARPA.search(head) else "text"
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether bytes are UTF-8, but for a character that is cut off at the end."""
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and error.start > len(head) - 4
+    return True
 
 
 def kind_of_file(path: str | Path) -> tuple[Kind, bool]:

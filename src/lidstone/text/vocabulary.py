@@ -19,11 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lidstone.errors import InputError
+from lidstone.text.display import html_table
 
+SHOWN = 4
+"""How many of many things a `repr` shows"""
 UNK, BOS, EOS = "<unk>", "<s>", "</s>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Vocabulary:
     """Ids 0..size-1, of which E, the event space, can be predicted.
 
@@ -167,6 +170,24 @@ class Vocabulary:
         """The hash of the first versions, which is part of the ids of runs; two vocabularies may share it."""
         return _hash([self.size, self.eos, self.unpredictable, self.tokens])
 
+    def __repr__(self) -> str:
+        """The sizes and special ids on one line.
+
+        >>> Vocabulary.from_words(["a", "b"])
+        Vocabulary(size=4, eos=1, unk=0, tokens=('<unk>', '</s>', 'a', 'b'))
+        """
+        shown: dict[str, Any] = {"size": self.size, "eos": self.eos, "unk": self.unk}
+        if self.unpredictable:
+            shown["unpredictable"] = _Shortened(self.unpredictable)
+        if self.tokens is not None:
+            shown["tokens"] = _Shortened(self.tokens)
+        return f"Vocabulary({', '.join(f'{name}={value!r}' for name, value in shown.items() if value is not None)})"
+
+    def _repr_html_(self) -> str:
+        words = None if self.tokens is None else " ".join(self.tokens[:SHOWN])
+        facts = {"ids": self.size, "events": self.event_count, "eos": self.eos, "unk": self.unk, "words": words}
+        return html_table("Vocabulary", facts)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `from_dict` reads them back."""
         tokens = None if self.tokens is None else list(self.tokens)
@@ -187,6 +208,22 @@ class Vocabulary:
         True
         """
         return cls(**values)
+
+
+class _Shortened:
+    """The beginning of a long tuple, for `repr`."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values = values
+
+    def __repr__(self) -> str:
+        first = ", ".join(_brief(value) for value in self._values[:SHOWN])
+        return f"({first}, ... {len(self._values):,} in all)" if len(self._values) > SHOWN else f"({first})"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 24 else f"{text[:20]}...{text[-1]}"
 
 
 def _hash(identity: list[Any]) -> str:

@@ -1,0 +1,59 @@
+"""Files appear whole or not at all, under any name, and what killed processes leave is removed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from lidstone.errors import LidstoneError
+from lidstone.files import atomic_write, write_text
+
+WRITER = """
+import sys, time
+from lidstone.files import atomic_write
+with atomic_write(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+def names(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_what_a_killed_process_leaves_is_removed_by_the_next_writing(tmp_path):
+    target = tmp_path / "model.arpa"
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"writing\n"
+        write_text(target, "other")  # a process that still writes is left alone
+        assert len(names(tmp_path)) == 2
+        process.send_signal(signal.SIGKILL)
+    assert len(names(tmp_path)) == 2
+    write_text(target, "whole")
+    assert names(tmp_path) == ["model.arpa"]
+    assert target.read_text() == "whole"
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "a b", "x" * 245 + ".arpa"])
+def test_any_name_that_the_file_system_allows_can_be_written(tmp_path, name):
+    write_text(tmp_path / name, "text")
+    assert names(tmp_path) == [name]
+
+
+def test_a_name_that_is_too_long_is_an_error_of_ours(tmp_path):
+    with pytest.raises(LidstoneError, match="cannot write"):
+        write_text(tmp_path / ("x" * 256), "text")
+    assert names(tmp_path) == []
+
+
+def test_an_error_inside_leaves_the_old_file(tmp_path):
+    write_text(tmp_path / "a", "old")
+    with pytest.raises(RuntimeError), atomic_write(tmp_path / "a") as temporary:
+        temporary.write_text("new")
+        raise RuntimeError
+    assert names(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "old"
