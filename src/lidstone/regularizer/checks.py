@@ -88,6 +88,7 @@ def check_kinds(table: Any, counts: Any) -> None:
 
 def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
     """Refuse a model's outputs instead of tensors, as when the Trainer calls the loss itself."""
+    check_transforms()
     if not isinstance(given, Tensor):
         raise InputError(
             f"the loss was given {type(given).__name__}, not logits",
@@ -95,6 +96,15 @@ def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
         )
     if others:
         raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
+
+
+def check_transforms() -> None:
+    """Refuse torch.func: grad and vmap would fail obscurely, and jvp would give zero."""
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        raise InputError(
+            "the loss does not work under torch.func (grad, vmap, jvp)",
+            hint='use torch.autograd.grad or backward(); reduction="none" gives one loss per position',
+        )
 
 
 def check_histories(labels: Tensor, histories: Tensor | None, order: int) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lidstone.errors import InputError
 from lidstone.regularizer import operators
+from lidstone.regularizer.checks import check_transforms
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.regularizer.weighted import weighted_linear_loss
 
@@ -37,6 +38,7 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
         bias: Tensor | None = None,  # (V,)
     ) -> LossParts:
         """The loss of hidden states that predict the labels at the same positions; see SmoothedCrossEntropy."""
+        check_transforms()
         if self.reduction == "none":
             raise InputError("the linear loss sums over positions", hint='use reduction="mean" or "sum"')
         if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[-1]:

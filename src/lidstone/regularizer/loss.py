@@ -6,7 +6,8 @@ label smoothing whose uniform distribution is replaced by an n-gram model that h
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +27,15 @@ from lidstone.regularizer.checks import (
     check_shapes,
     strengths_of,
 )
+from lidstone.regularizer.constant_tensors import ConstantTensors
 from lidstone.regularizer.kernels.choice import kernel_name
 from lidstone.regularizer.plan import Empirical, Form
 from lidstone.regularizer.schedule import CONSTANT, Schedule
 from lidstone.regularizer.targets import Targets, shift_right
 from lidstone.regularizer.weighted import ClassWeights, weighted_columns, weighted_loss
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -126,6 +131,16 @@ class SmoothedLoss(nn.Module):
             return torch.zeros_like(labels, dtype=torch.bool)
         counted = labels != self.ignore_index
         return counted & ~self.targets.predicted[torch.where(counted, labels, 0)]
+
+    def share(self, path: str | Path) -> Self:
+        """Map the table's tensors from a file, which is written if it is not there, and return the loss.
+
+        Processes of one machine that share the same path, ranks or workers of a data loader, then have the table in
+        memory once. A pickle of the loss holds the file's name in place of the tensors.
+        """
+        for number, part in enumerate(part for part in self.modules() if isinstance(part, ConstantTensors)):
+            part.share(f"{path}.{number}" if number else path)
+        return self
 
     @property
     def _regularizing(self) -> bool:

@@ -9,6 +9,7 @@ rows of the order below, and so on; what is left at the end is the weight of the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -77,6 +78,20 @@ def scatter(gradient: Tensor, plan: Plan, table: Table, facts: Facts, scale: Ten
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="lidstone")
+
+
+def _start_again() -> None:
+    """After a fork none of the parent's threads exist in the child.
+
+    Torch would wait for its own, so the child goes on with one, as torch's data loaders let their workers do.
+    """
+    if _pool.cache_info().currsize:
+        _pool.cache_clear()
+        torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_again)
 
 
 def _in_threads(kernel: Callable[..., None], positions: int, facts: Facts, table: Table, *batch: Any) -> None:
