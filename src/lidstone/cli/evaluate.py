@@ -1,31 +1,89 @@
-"""`lidstone evaluate`: a trained model on other text."""
+"""`lidstone evaluate`: a trained model on other text, alone or mixed with an n-gram model; or on minimal pairs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from lidstone.cli.console import print_json
-from lidstone.cli.inputs import JSON, TEXTS
+from lidstone.cli.inputs import JSON, read_table
+from lidstone.errors import InputError
+
+if TYPE_CHECKING:
+    from lidstone.evaluation.mixture import Mixture
+    from lidstone.experiment.saved import SavedModel
 
 RUN = Annotated[str, typer.Argument(metavar="RUN", help="A folder of runs/, a model folder, or a checkpoint.")]
+MIX: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TABLE", help="Mix with an n-gram model over the same ids; train: that of the run's own text."
+    ),
+]
+WEIGHT: TypeAlias = Annotated[
+    float | None, typer.Option(min=0, max=1, help="The weight of the n-gram model; by default what the run keeps.")
+]
+FIT_WEIGHT: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Choose the weight on this text instead.")
+]
 
 
 def evaluate(
     run: RUN,
-    texts: TEXTS,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Text files, plain or compressed; - is standard input."),
+    ] = None,
+    mix: MIX = None,
+    weight: WEIGHT = None,
+    fit_weight: FIT_WEIGHT = None,
+    pairs: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Minimal pairs, JSON lines as BLiMP's, instead of text.")
+    ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Perplexity of text under a language model; BLEU and chrF of SOURCE REFERENCE under a translation model."""
+    """Perplexity of text under a language model; BLEU and chrF of SOURCE REFERENCE under a translation model.
+
+    With --pairs, the share of minimal pairs whose good sentence is likelier, by phenomenon; ties count half.
+    """
+    from lidstone.experiment.mix import evaluate_pairs
     from lidstone.experiment.run import quiet_transformers
     from lidstone.experiment.saved import load_saved
     from lidstone.experiment.use import evaluate_files
 
+    if bool(texts) == (pairs is not None):
+        raise InputError("give either TEXT or --pairs FILE", hint="lidstone evaluate RUN TEXT")
     quiet_transformers()
-    saved = load_saved(run)
-    facts = evaluate_files(saved, texts)
-    print_json(facts) if as_json else _print(facts)
+    saved = load_saved(run, task="lm" if mix or pairs else None)
+    mixture = read_mixture(saved, run, mix, weight, fit_weight)
+    if pairs is not None:
+        facts = evaluate_pairs(saved, pairs, mixture)
+    else:
+        facts = evaluate_files(saved, texts or [], mixture=mixture)
+    if as_json:
+        print_json(facts)
+    else:
+        _print_pairs(facts) if pairs is not None else _print(facts)
+
+
+def read_mixture(
+    saved: SavedModel, run: str, mix: str | None, weight: float | None, valid: str | None
+) -> Mixture | None:
+    """The mixture that options ask for; None without --mix."""
+    from lidstone.experiment.mix import make_mixture, own_ngram
+
+    if mix is None:
+        if weight is not None or valid is not None:
+            raise InputError("a weight needs --mix TABLE", hint="give the n-gram model to mix with")
+        return None
+    if mix == "train" and not Path(mix).exists():
+        table, own = own_ngram(run)
+        weight = own if weight is None and valid is None else weight
+    else:
+        table = read_table(mix)
+    return make_mixture(saved, table, weight, valid)
 
 
 def _print(facts: dict[str, Any]) -> None:
@@ -37,4 +95,25 @@ def _print(facts: dict[str, Any]) -> None:
         unknown = f"{facts['oov']:,} OOV, vocabulary {facts['vocabulary']:,}"
         print(f"perplexity {facts['perplexity']:.4f} per token  ({facts['tokens']:,} tokens, {unknown})")
         print(f"perplexity {facts['word_perplexity']:.4f} per word   ({facts['words']:,} words and ends)")
+        for name, about in _beside(facts):
+            print(f"{about}: {facts[name]['perplexity']:.4f} per token, {facts[name]['word_perplexity']:.4f} per word")
     print(facts["signature"])
+
+
+def _beside(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    if "mixture" not in facts:
+        return []
+    order, weight = facts["ngram"]["order"], facts["mixture"]["weight"]
+    return [("ngram", f"{order}-gram model alone"), ("mixture", f"mixture, weight {weight:.3f}")]
+
+
+def _print_pairs(facts: dict[str, Any]) -> None:
+    models: dict[str, Any] = {"network": facts}
+    models.update((name, facts[name]) for name in ("ngram", "mixture") if name in facts)
+    print("  ".join([f"{'phenomenon':32}", *(f"{name:>9}" for name in models), f"{'pairs':>7}"]))
+    rows = [*facts["phenomena"], None]
+    for row in rows:
+        parts = [model if row is None else model["phenomena"][row] for model in models.values()]
+        shares = (f"{100 * part['accuracy']:9.2f}" for part in parts)
+        print("  ".join([f"{row or 'all':32}", *shares, f"{parts[0]['pairs']:7,}"]))
+    print(f"percentage of pairs whose good sentence is likelier; {facts['ties']:,} ties count half")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lidstone.cli.console import print_json
-from lidstone.cli.evaluate import RUN
+from lidstone.cli.evaluate import FIT_WEIGHT, MIX, RUN, WEIGHT, read_mixture
 from lidstone.cli.inputs import JSON
 
 
@@ -23,6 +23,9 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0.01, help="Below 1 is safer, above 1 wilder.")] = 1.0,
     top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest tokens; 0: all.")] = 0,
     limit: Annotated[int, typer.Option(min=1, help="The most new tokens.")] = 100,
+    mix: MIX = None,
+    weight: WEIGHT = None,
+    fit_weight: FIT_WEIGHT = None,
     as_json: JSON = False,
 ) -> None:
     """Continue each prompt to the end of its sentence; without prompts, begin at the start of one."""
@@ -32,9 +35,10 @@ def generate(
 
     quiet_transformers()
     saved = load_saved(run, task="lm")
+    mixture = read_mixture(saved, run, mix, weight, fit_weight)
     for prompt in _prompts(text):
         options = {"number": number, "seed": seed, "temperature": temperature, "top_k": top_k, "limit": limit}
-        found = continue_prompt(saved, prompt, **options)  # type: ignore[arg-type]
+        found = continue_prompt(saved, prompt, mixture=mixture, **options)  # type: ignore[arg-type]
         if as_json:
             print_json({"prompt": prompt, "sentences": found, **options})
         else:

@@ -22,6 +22,7 @@ from lidstone.ngram.storage import load, save
 from lidstone.recipe.sections import Regularizer
 
 if TYPE_CHECKING:
+    from lidstone.evaluation.mixture import Mixture
     from lidstone.ngram.table import BackoffTable
     from lidstone.training.noising import Noising
     from lidstone.training.residual import NgramResidual
@@ -88,17 +89,18 @@ def residual_of(model: Any) -> NgramResidual | None:
 
 
 @contextmanager
-def generating(model: Any) -> Iterator[Any]:
-    """The logits processors that `generate` needs: a model's residual, which its forward pass then leaves out."""
+def generating(model: Any, mixture: Mixture | None = None) -> Iterator[Any]:
+    """The logits processors of `generate`: a model's residual, which its forward pass then leaves out; a mixture."""
     from transformers import LogitsProcessorList
 
     residual = residual_of(model)
+    mixing = [] if mixture is None else [mixture.process]
     if residual is None:
-        yield LogitsProcessorList()
+        yield LogitsProcessorList(mixing)
         return
     residual.aside = True
     try:
-        yield LogitsProcessorList([residual.process])
+        yield LogitsProcessorList([residual.process, *mixing])
     finally:
         residual.aside = False
 

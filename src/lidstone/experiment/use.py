@@ -8,8 +8,10 @@ from typing import Any
 
 from lidstone.errors import InputError
 from lidstone.evaluation.beam import Beam, translate_ids
+from lidstone.evaluation.mixture import Mixture
 from lidstone.evaluation.perplexity import score_sentences
 from lidstone.experiment.methods import generating
+from lidstone.experiment.mix import mixed_perplexities
 from lidstone.experiment.saved import SavedModel
 from lidstone.experiment.scoring import reach_of, translation_metrics
 from lidstone.progress import progress_bar
@@ -17,11 +19,16 @@ from lidstone.text.corpora import aligned, read_lines
 from lidstone.text.streams import Source, name_of
 
 
-def evaluate_files(saved: SavedModel, texts: Sequence[Source], beam: Beam | None = None) -> dict[str, Any]:
-    """Perplexity of texts under a language model; BLEU and chrF of (source, reference) under a translation model."""
+def evaluate_files(
+    saved: SavedModel, texts: Sequence[Source], beam: Beam | None = None, mixture: Mixture | None = None
+) -> dict[str, Any]:
+    """Perplexity of texts under a language model; BLEU and chrF of (source, reference) under a translation model.
+
+    With a `mixture` of the language model and an n-gram model, their perplexities as well.
+    """
     if saved.task == "lm":
         lines = [line for text in texts for line in read_lines(text)]
-        return {**perplexity_of(saved, lines), "signature": _signature(saved, lines)}
+        return {**perplexity_of(saved, lines, mixture), "signature": _signature(saved, lines)}
     if len(texts) != 2:
         raise InputError(
             f"a translation model is evaluated on two files, not {len(texts)}", hint="give the source and the reference"
@@ -38,18 +45,22 @@ def evaluate_files(saved: SavedModel, texts: Sequence[Source], beam: Beam | None
     }
 
 
-def perplexity_of(saved: SavedModel, lines: Iterable[str]) -> dict[str, Any]:
+def perplexity_of(saved: SavedModel, lines: Iterable[str], mixture: Mixture | None = None) -> dict[str, Any]:
     """Perplexity per token and per word of the lines that have words, with both denominators."""
     kept = [words for words in saved.target.words(lines) if words]
     if not kept:
         raise InputError("there is nothing to score: no line has a word", hint="give some text")
     vocab = saved.target.vocabulary
     ids = _encode_words(saved, kept)
-    with progress_bar(None, "scoring") as advance:
-        found = score_sentences(saved.model, ids, eos=vocab.eos, limit=reach_of(saved.model), advance=advance)
-    unknown = 0 if vocab.unk is None else sum(int((sentence == vocab.unk).sum()) for sentence in ids)
     words = sum(len(line.split(" ")) for line in kept)
-    return {**found.summary(words), "sentences": len(kept), "oov": unknown, "vocabulary": vocab.event_count}
+    if mixture is not None:
+        found = mixed_perplexities(mixture, ids, words)
+    else:
+        with progress_bar(None, "scoring") as advance:
+            scores = score_sentences(saved.model, ids, eos=vocab.eos, limit=reach_of(saved.model), advance=advance)
+        found = scores.summary(words)
+    unknown = 0 if vocab.unk is None else sum(int((sentence == vocab.unk).sum()) for sentence in ids)
+    return {**found, "sentences": len(kept), "oov": unknown, "vocabulary": vocab.event_count}
 
 
 def translate_lines(saved: SavedModel, lines: Sequence[str], beam: Beam | None = None) -> list[str]:
@@ -81,8 +92,12 @@ def continue_prompt(
     temperature: float = 1.0,
     top_k: int = 0,
     limit: int = 100,
+    mixture: Mixture | None = None,
 ) -> list[str]:
-    """Draw `number` continuations of a prompt, up to the end of the sentence or `limit` tokens; prompt included."""
+    """Draw `number` continuations of a prompt, up to the end of the sentence or `limit` tokens; prompt included.
+
+    With a `mixture` of the model and an n-gram model, draw from that.
+    """
     import torch
 
     vocab = saved.target.vocabulary
@@ -94,7 +109,7 @@ def continue_prompt(
             hint="give a shorter prompt",
         )
     torch.manual_seed(seed)
-    with torch.inference_mode(), generating(saved.model) as processors:
+    with torch.inference_mode(), generating(saved.model, mixture) as processors:
         output = saved.model.generate(
             logits_processor=processors,
             input_ids=torch.tensor([ids], device=saved.model.device),
