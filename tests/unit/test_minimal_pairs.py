@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def test_pairs_are_read_with_their_phenomenon():
 
 @pytest.mark.parametrize("text", ["not json", '{"sentence_good": "a"}', "[1]"])
 def test_a_line_that_is_no_pair_is_named(text):
-    with pytest.raises(FileFormatError, match="pairs.jsonl, line 2"):
+    with pytest.raises(FileFormatError, match=r"pairs\.jsonl, line 2"):
         parse_pairs([line("a", "b"), text], "pairs.jsonl")
 
 
@@ -43,7 +44,7 @@ def test_good_bad_and_tied_pairs_by_hand():
     def by_hand(sentence):  # (count + 1) / (count of the history + 3 events)
         bigrams = {(5, 3): 2, (5, 4): 1, (3, 4): 2, (4, 2): 2, (4, 3): 1, (3, 2): 1}
         words = [5, *sentence, 2]
-        return -sum(np.log((bigrams.get(pair, 0) + 1) / 6) for pair in zip(words, words[1:], strict=False))
+        return -sum(np.log((bigrams.get(pair, 0) + 1) / 6) for pair in pairwise(words))
 
     ids = [[3, 4], [4, 3], [3, 3]]
     np.testing.assert_allclose(
