@@ -48,6 +48,8 @@ def valid(recipe: Recipe) -> float:
 
 def pretend(job: Job) -> Outcome:
     """Compute a cell, as far as the rest of a sweep can see."""
+    if job.timing:
+        return Outcome("complete", {"cost": {"total_seconds": 120.0}})
     return compute_once(job, pretend_training)
 
 

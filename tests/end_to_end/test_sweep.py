@@ -230,6 +230,30 @@ def test_the_live_table(tmp_path: Path) -> None:
     assert "nothing left to do" in last
 
 
+def test_output_that_goes_to_a_file_has_the_estimate_and_a_line_per_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lidstone.cli.sweep import _run
+
+    _run(sweep(tmp_path), InProcess(always_fails_but_times))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "15 trainings to come; about 0 h 30 min left if none stops early"  # 15 of two minutes each
+    assert lines[1] == "1/15  none seed=1: complete, valid perplexity 100.101, 60 s; about 0 h 14 min left"
+    assert [line.split("/")[0] for line in lines[1:]] == [str(number) for number in range(1, CELLS + 1)]
+    failed = [line for line in lines if "failed" in line]
+    assert len(failed) == 2
+    assert "katz gamma_plus=0.1 gamma_minus=0.05 seed=1: failed, the loss is not a number" in failed[0]
+    _run(sweep(tmp_path), InProcess(pretend))
+    again = capsys.readouterr().err.splitlines()
+    # the two that failed and two more seeds of the best, each a minute by the finished cells
+    assert again[0] == "4 trainings to come; about 0 h 04 min left if none stops early"
+    assert sum("complete already" in line for line in again) == CELLS - 4
+
+
+def always_fails_but_times(job: Job) -> Outcome:
+    return pretend(job) if job.timing else always_fails(job)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["grid", "tpe"])
 def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path: Path, search: str) -> None:

@@ -32,4 +32,7 @@ def test_torchrun_inside_a_cell(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "runs" / identity / "run.json").read_text())
     assert record["signature"]["processes"] == 2
     assert done.returncode == 1
+    assert "1/2  katz accumulation=1 seed=1: failed" in done.stderr
+    assert "2/2  katz accumulation=2 seed=1: complete, valid perplexity" in done.stderr
+    assert "katz accumulation=2 seed=1: training starts" in (tmp_path / "runs" / "sweep.log").read_text()
     assert "failed: katz accumulation=1 seed=1: 1 batches per update cannot be shared by 2 processes" in done.stderr
