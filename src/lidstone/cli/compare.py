@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lidstone.cli import completion
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.report import Correction
 from lidstone.errors import InputError
@@ -19,6 +20,7 @@ def compare(
             help="Folders of runs: every method against the baseline. "
             "Or single runs: the others against the first, over sentences.",
             metavar="RUNS...",
+            autocompletion=completion.runs,
         ),
     ],
     baseline: Annotated[str, typer.Option(help="The method to compare with.")] = "none",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
 
@@ -50,7 +51,9 @@ def list_corpora(as_json: JSON = False) -> None:
 
 @data_app.command()
 def prepare(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of one of lidstone's own.")],
+    recipe: Annotated[
+        str, typer.Argument(autocompletion=recipes, help="A recipe file, or the name of one of lidstone's own.")
+    ],
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override: key.sub=value.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write; default: the cache.")] = None,
     as_json: JSON = False,

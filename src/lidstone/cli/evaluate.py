@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from lidstone.cli.completion import runs
 from lidstone.cli.console import print_json
 from lidstone.cli.inputs import JSON, read_table
 from lidstone.errors import InputError
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from lidstone.evaluation.mixture import Mixture
     from lidstone.experiment.saved import SavedModel
 
-RUN = Annotated[str, typer.Argument(metavar="RUN", help="A folder of runs/, a model folder, or a checkpoint.")]
+RUN = Annotated[
+    str, typer.Argument(metavar="RUN", autocompletion=runs, help="A folder of runs/, a model folder, or a checkpoint.")
+]
 MIX: TypeAlias = Annotated[
     str | None,
     typer.Option(

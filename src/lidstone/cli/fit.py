@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lidstone.cli.completion import smoothers
 from lidstone.cli.console import brief, print_json, print_pairs, say, table_signature
 from lidstone.cli.inputs import JSON, MODEL_FILE, check_model_output, write_table
 from lidstone.cli.settings import parse_settings
@@ -24,7 +25,10 @@ def fit(
     counts: Annotated[str, typer.Argument(metavar="COUNTS", help="A file or folder made by count.")],
     output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
     smoother: Annotated[
-        str, typer.Option("--smoother", "-s", help="Its name, such as katz; a wrong one lists them all.")
+        str,
+        typer.Option(
+            "--smoother", "-s", autocompletion=smoothers, help="Its name, such as katz; a wrong one lists them all."
+        ),
     ] = "modified-kneser-ney",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as k=5; repeat it.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.env import usable_cores
 from lidstone.cli.inputs import JSON
@@ -30,7 +31,12 @@ class EngineName(str, Enum):
 
 
 def sweep(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe file, or the name of one of lidstone's.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE", autocompletion=recipes, help="A recipe file, or the name of one of lidstone's."
+        ),
+    ],
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.epochs=3.")
     ] = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
 
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 def train(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A recipe file, one of lidstone's by name, or a run to repeat.")
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            autocompletion=recipes,
+            help="A recipe file, one of lidstone's by name, or a run to repeat.",
+        ),
     ],
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.seed=2.")
@@ -27,7 +33,7 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The seed, as --set training.seed=N.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")] = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was cut short.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write TensorBoard files into the run's folder.")
     ] = False,
