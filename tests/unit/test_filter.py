@@ -15,6 +15,7 @@ import pytest
 from lidstone.errors import InputError, RunError, TextError
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.filtering import run as filter_run
+from lidstone.ngram.filtering.documents import Documents
 from lidstone.ngram.filtering.filter import filter_documents
 from lidstone.ngram.filtering.scoring import score_documents, scorer_of
 from lidstone.ngram.filtering.selection import NOTHING, cut_at
@@ -106,7 +107,8 @@ def test_the_result_does_not_depend_on_chunks_or_threads(tmp_path, settings):
 def test_a_share_is_exact_and_ties_go_by_place(tmp_path, share):
     text = lines(120, most=3)  # short lines: many ties
     scores = [perplexity_of(TABLE, line) for line in text]
-    scored = score_documents(scorer_of(TABLE), [line.encode() for line in text]).perplexity
+    data = [line.encode() for line in text]
+    scored = score_documents(scorer_of(TABLE), Documents([], data, b"\n".join(data))).perplexity
     assert scored.tolist() == pytest.approx(scores, rel=3e-6)
     order = np.argsort(scored, kind="stable")
     chosen = sorted(order[: math.ceil(share * len(text) - 1e-9)])

@@ -30,8 +30,10 @@ class Documents:
     """which line of the chunk each one is"""
     raw: list[bytes]
     """each as it stands in the source"""
-    texts: list[bytes]
-    """what is scored: UTF-8, several lines perhaps"""
+    text: bytes
+    """what is scored: the lines of all documents, UTF-8, with line feeds between"""
+    sizes: list[int] | None = None
+    """how many lines of it each document has; None: one"""
     bad: list[Bad] = field(default_factory=list)
 
 
@@ -45,12 +47,12 @@ def text_documents(chunk: Chunk) -> Documents:
     """
     lines = chunk.lines
     if b"\0" not in chunk.data and _is_utf8(chunk.data):
-        return Documents(list(range(len(lines))), lines, lines)
+        return Documents(list(range(len(lines))), lines, chunk.data)
     reasons = [_reason(line) for line in lines]
     good = [number for number, reason in enumerate(reasons) if not reason]
     bad = [_bad(chunk, number, reason) for number, reason in enumerate(reasons) if reason]
     raw = [lines[number] for number in good]
-    return Documents(good, raw, raw, bad)
+    return Documents(good, raw, b"\n".join(raw), None, bad)
 
 
 def json_documents(chunk: Chunk, name: str) -> Documents:
@@ -58,21 +60,22 @@ def json_documents(chunk: Chunk, name: str) -> Documents:
 
     >>> from lidstone.ngram.filtering.chunks import Place
     >>> found = json_documents(Chunk(b'{"text": "a\\nb"}\n{"t": 1}\n[]', "x.jsonl", Place(), Place()), "text")
-    >>> found.texts, [bad.reason for bad in found.bad]
-    ([b'a\nb'], ["no field 'text'", 'not a JSON object but an array'])
+    >>> found.text, found.sizes, [bad.reason for bad in found.bad]
+    (b'a\nb', [2], ["no field 'text'", 'not a JSON object but an array'])
     """
-    found = Documents([], [], [])
+    numbers, raw, texts, bad = [], [], [], []
     for number, line in enumerate(chunk.lines):
         try:
             text = _field(line, name)
         except ValueError as error:
-            found.bad.append(_bad(chunk, number, str(error)))
+            bad.append(_bad(chunk, number, str(error)))
             continue
         if text is not None:
-            found.numbers.append(number)
-            found.raw.append(line)
-            found.texts.append(text.encode("utf-8", "surrogatepass"))
-    return found
+            numbers.append(number)
+            raw.append(line)
+            texts.append(text.removesuffix("\n"))
+    sizes = [text.count("\n") + 1 for text in texts]
+    return Documents(numbers, raw, "\n".join(texts).encode("utf-8", "surrogatepass"), sizes, bad)
 
 
 def _field(line: bytes, name: str) -> str | None:
@@ -112,6 +115,8 @@ def _reason(line: bytes) -> str:
 
 
 def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
     try:
         data.decode()
     except UnicodeDecodeError:

@@ -10,34 +10,45 @@ import bz2
 import gzip
 import json
 import lzma
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-Row = tuple[Any, ...]
-"""a document's scores in the order of their names"""
+_FLOAT = b"%.4f"
+Columns = Sequence[Sequence[Any]]
+"""the scores, one sequence per name with a value per document: floats, or words"""
 
 
-def text_lines(raw: Iterable[bytes], names: Sequence[str], rows: Iterable[Row]) -> bytes:
+def plain_lines(raw: Sequence[bytes]) -> bytes:
+    """The lines alone."""
+    return b"".join([line + b"\n" for line in raw])
+
+
+def text_lines(raw: Sequence[bytes], names: Sequence[str], columns: Columns) -> bytes:
     r"""Scores, then the line.
 
-    >>> text_lines([b"the cat"], ["perplexity", "bucket"], [(12.5, "head")])
+    >>> text_lines([b"the cat"], ["perplexity", "bucket"], [[12.5], ["head"]])
     b'12.5000\thead\tthe cat\n'
     """
-    if not names:
-        return b"".join(line + b"\n" for line in raw)
-    return b"".join(_columns(row) + line + b"\n" for line, row in zip(raw, rows, strict=True))
+    form = b"\t".join([*(_FLOAT if name != "bucket" else b"%b" for name in names), b"%b\n"])
+    return b"".join([form % row for row in zip(*map(_encoded, columns), raw, strict=True)])
 
 
-def json_lines(raw: Iterable[bytes], names: Sequence[str], rows: Iterable[Row]) -> bytes:
+def json_lines(raw: Sequence[bytes], names: Sequence[str], columns: Columns) -> bytes:
     r"""The object with its scores as fields.
 
-    >>> json_lines([b'{"text": "a",  "n": 1.0}'], ["perplexity"], [(math.inf,)])
-    b'{"text": "a",  "n": 1.0, "perplexity": null}\n'
+    >>> json_lines([b'{"text": "a",  "n": 1.0}'], ["perplexity"], [[3.25]])
+    b'{"text": "a",  "n": 1.0, "perplexity": 3.2500}\n'
     """
-    if not names:
-        return b"".join(line + b"\n" for line in raw)
-    return b"".join(_with_fields(line, names, row) + b"\n" for line, row in zip(raw, rows, strict=True))
+    keys = [f'"{name}"'.encode() for name in names]
+    form = b", ".join([b"%b", *(_field_form(name) for name in names)]) + b"}\n"
+    rows = zip(raw, *map(_encoded, columns), strict=True)
+    written = []
+    for line, *values in rows:
+        if any(key in line for key in keys):
+            written.append(_written_again(line, names, values))
+        else:
+            written.append(form % (line.rstrip()[:-1].rstrip(), *values))
+    return b"".join(written)
 
 
 def compressor(name: str) -> Callable[[bytes], bytes]:
@@ -57,34 +68,20 @@ def _zstd(block: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(block)  # a compressor belongs to one thread
 
 
-def _columns(row: Row) -> bytes:
-    return b"".join(b"%.4f\t" % value if isinstance(value, float) else f"{value}\t".encode() for value in row)
+def _field_form(name: str) -> bytes:
+    return b'"%b": ' % name.encode() + (_FLOAT if name != "bucket" else b'"%b"')
 
 
-def _with_fields(line: bytes, names: Sequence[str], row: Row) -> bytes:
-    if any(b'"%b"' % name.encode() in line for name in names):
-        return _written_again(line, names, row)
-    fields = ", ".join(f'"{name}": {_json(value)}' for name, value in zip(names, row, strict=True))
-    return line.rstrip()[:-1].rstrip() + b", " + fields.encode() + b"}"
+def _encoded(column: Sequence[Any]) -> Sequence[Any]:
+    return [value.encode() for value in column] if column and isinstance(column[0], str) else column
 
 
-def _written_again(line: bytes, names: Sequence[str], row: Row) -> bytes:
+def _written_again(line: bytes, names: Sequence[str], values: Sequence[Any]) -> bytes:
     """For an object that may have a field of this name: its value is replaced."""
-    record = json.loads(line)
-    if not any(name in record for name in names):
-        return _with_fields_after(record, names, row)
-    return _with_fields_after({key: value for key, value in record.items() if key not in names}, names, row)
-
-
-def _with_fields_after(record: dict[str, Any], names: Sequence[str], row: Row) -> bytes:
-    values = {name: json.loads(_json(value)) for name, value in zip(names, row, strict=True)}
+    record = {key: value for key, value in json.loads(line).items() if key not in names}
+    for name, value in zip(names, values, strict=True):
+        record[name] = value.decode() if isinstance(value, bytes) else round(value, 4)
     try:
-        return json.dumps({**record, **values}, ensure_ascii=False).encode()
+        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can hold
-        return json.dumps({**record, **values}).encode()
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}" if math.isfinite(value) else "null"
-    return json.dumps(value)
+        return json.dumps(record).encode() + b"\n"

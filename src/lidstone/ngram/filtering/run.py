@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from lidstone.ngram.filtering.checkpoint import Files
 from lidstone.ngram.filtering.chunks import CHUNK_BYTES, Chunk, Place, read_chunks
 from lidstone.ngram.filtering.documents import Bad, Documents, json_documents, text_documents
-from lidstone.ngram.filtering.output import compressor, json_lines, text_lines
+from lidstone.ngram.filtering.output import compressor, json_lines, plain_lines, text_lines
 from lidstone.ngram.filtering.scoring import Scores, difference, score_documents
 from lidstone.ngram.filtering.selection import BUCKETS, Cut, Limits, cut_at
 from lidstone.ngram.kenlm.scorer import Scorer
@@ -205,10 +204,10 @@ def write_chosen(job: Job, chunk: Chunk, choice: Choice, compress: Callable[[byt
 
 
 def _scores(job: Job, documents: Documents) -> tuple[Scores, Floats | None]:
-    scores = score_documents(job.scorer, documents.texts)
+    scores = score_documents(job.scorer, documents)
     if job.against is None:
         return scores, None
-    return scores, difference(scores, score_documents(job.against, documents.texts))
+    return scores, difference(scores, score_documents(job.against, documents))
 
 
 def _totals(documents: Documents, scores: Scores) -> dict[str, float]:
@@ -243,11 +242,10 @@ def _render(
     if place is not None:
         names.append("bucket")
         columns.append([BUCKETS[i] for i in place[keep]])
-    if job.bare:
-        names = []
     lines = raw if keep.all() else [raw[i] for i in np.flatnonzero(keep)]
-    rows: Any = zip(*columns, strict=True)
-    return (text_lines if job.name is None else json_lines)(lines, names, rows)
+    if job.bare:
+        return plain_lines(lines)
+    return (text_lines if job.name is None else json_lines)(lines, names, columns)
 
 
 def available_cores() -> int:

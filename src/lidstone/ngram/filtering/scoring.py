@@ -11,12 +11,12 @@ lower, the more the document is like the first model's text and unlike the secon
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.ngram.filtering.documents import Documents
 from lidstone.ngram.kenlm.lines import score_many
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_table
@@ -51,21 +51,22 @@ def scorer_of(model: BackoffTable | Scorer) -> Scorer:
     return model if isinstance(model, Scorer) else scorer_of_table(model)
 
 
-def score_documents(scorer: Scorer, texts: Sequence[bytes]) -> Scores:
+def score_documents(scorer: Scorer, documents: Documents) -> Scores:
     """The scores of documents, each of one line or more."""
-    if not texts:
+    if not documents.raw:
         return Scores(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-    bodies = [text.removesuffix(b"\n") for text in texts]
-    first = np.cumsum([0, *(body.count(b"\n") + 1 for body in bodies)])[:-1]
-    joined = _without_reserved(b"\n".join(bodies))
-    ends = np.append(np.flatnonzero(np.frombuffer(joined, np.uint8) == 10), len(joined))
-    begins = np.append(0, ends[:-1] + 1)
-    lines = _score_lines(scorer, joined, begins, ends)
+    lines = _score_lines(scorer, _without_reserved(documents.text))
+    if documents.sizes is None:
+        return lines
+    sizes = np.array(documents.sizes, np.int64)
+    first = np.cumsum(sizes) - sizes
     return Scores(*(np.add.reduceat(values, first) for values in (lines.log10, lines.tokens, lines.unknown)))
 
 
-def _score_lines(scorer: Scorer, text: bytes, begins: Ints, ends: Ints) -> Scores:
-    """Each line text[begin:end] as a sentence; the compiled loop lets other threads run."""
+def _score_lines(scorer: Scorer, text: bytes) -> Scores:
+    """Each line as a sentence; the compiled loop lets other threads run."""
+    ends = np.append(np.flatnonzero(np.frombuffer(text, np.uint8) == 10), len(text))
+    begins = np.append(0, ends[:-1] + 1)
     single, exact = np.empty(len(ends), np.float32), np.empty(len(ends))
     words, unknown = np.empty(len(ends), np.int64), np.empty(len(ends), np.int64)
     score_many(scorer.packed.layout, text + PADDING, begins, ends, True, True, single, exact, words, unknown)
@@ -80,4 +81,4 @@ def difference(inside: Scores, general: Scores) -> Floats:
 
 def _without_reserved(text: bytes) -> bytes:
     """`<s>` and `</s>` in a text are words that no model predicts; they are read as unknown ones."""
-    return _RESERVED.sub(b"<s/>", text) if b"s>" in text else text
+    return _RESERVED.sub(b"<s/>", text) if b"<s>" in text or b"</s>" in text else text
