@@ -1,0 +1,98 @@
+"""The public names: what is here stays, or stays as a deprecated alias."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import lidstone as ld
+
+NAMES = [
+    "AbsoluteDiscounting",
+    "AddLambda",
+    "BackoffTable",
+    "Counts",
+    "GoodTuring",
+    "JelinekMercer",
+    "Katz",
+    "KneserEssenNey",
+    "LabelSmoothing",
+    "LidstoneError",
+    "LinearSmoothedCrossEntropy",
+    "Mixture",
+    "ModifiedKneserNey",
+    "Report",
+    "Schedule",
+    "SignedSplit",
+    "SmoothedCrossEntropy",
+    "SmoothedLossMixin",
+    "SmoothingUndefined",
+    "Vocabulary",
+    "VocabularyMismatch",
+    "VocabularyParallelCrossEntropy",
+    "WittenBell",
+    "compare_runs",
+    "count",
+    "count_text",
+    "explain",
+    "filter_documents",
+    "get_smoother",
+    "load",
+    "mix",
+    "prune",
+    "read_arpa",
+    "read_words",
+    "signed_split",
+    "smoother_names",
+    "split",
+    "trainer_loss",
+    "write_arpa",
+]
+PARAMETERS = {
+    "Vocabulary": "size eos unpredictable unk tokens",
+    "count": "sentences vocab order",
+    "count_text": "sources order vocab thresholds blank show",
+    "read_words": "sources vocab blank show seen",
+    "read_arpa": "source vocab",
+    "write_arpa": "table path tokens",
+    "load": "path verify",
+    "explain": "table counts history",
+    "signed_split": "table counts",
+    "AbsoluteDiscounting": "discount fallback",
+    "AddLambda": "lam",
+    "GoodTuring": "confidence fallback",
+    "JelinekMercer": "weights base",
+    "Katz": "k unigrams fallback",
+    "KneserEssenNey": "discount fallback",
+    "LabelSmoothing": "gamma epsilon",
+    "ModifiedKneserNey": "fallback",
+    "WittenBell": "",
+    "SmoothedCrossEntropy": "table counts gamma gamma_plus gamma_minus form empirical ignore_index reduction schedule",
+    "LinearSmoothedCrossEntropy": "table counts gamma gamma_plus gamma_minus form empirical",
+}
+MEMBERS = {
+    "Vocabulary": "bos encode events event_count fingerprint from_tokenizer from_words index",
+    "Counts": "counts_of_counts drop fingerprint of order stored thresholds tokens totals trie vocab",
+    "BackoffTable": "base backoffs logprob ngram_probs normalisation_error order perplexity prob require rows sample "
+    "save signature token_logprobs vocab",
+}
+
+
+def test_every_name_is_there_and_documented():
+    assert [name for name in NAMES if name not in ld.__all__] == []
+    for name in NAMES:
+        assert inspect.getdoc(getattr(ld, name)), name
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_keep_their_names(name):
+    found = list(inspect.signature(getattr(ld, name)).parameters)
+    assert [parameter for parameter in PARAMETERS[name].split() if parameter not in found] == []
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members_keep_their_names(name):
+    kind = getattr(ld, name)
+    found = {*dir(kind), *kind.__dataclass_fields__}
+    assert [member for member in MEMBERS[name].split() if member not in found] == []
