@@ -16,6 +16,7 @@ from lidstone.errors import InputError
 from lidstone.regularizer import operators
 from lidstone.regularizer.checks import check_transforms
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
+from lidstone.regularizer.sharded import gathered
 from lidstone.regularizer.weighted import weighted_linear_loss
 
 
@@ -39,6 +40,7 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
     ) -> LossParts:
         """The loss of hidden states that predict the labels at the same positions; see SmoothedCrossEntropy."""
         check_transforms()
+        weight, bias = gathered(weight), gathered(bias)
         if self.reduction == "none":
             raise InputError("the linear loss sums over positions", hint='use reduction="mean" or "sum"')
         if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[-1]:

@@ -31,6 +31,7 @@ from lidstone.regularizer.constant_tensors import ConstantTensors
 from lidstone.regularizer.kernels.choice import kernel_name
 from lidstone.regularizer.plan import Empirical, Form
 from lidstone.regularizer.schedule import CONSTANT, Schedule
+from lidstone.regularizer.sharded import refuse_sharded
 from lidstone.regularizer.targets import Targets, shift_right
 from lidstone.regularizer.weighted import ClassWeights, weighted_columns, weighted_loss
 
@@ -208,6 +209,7 @@ class SmoothedCrossEntropy(SmoothedLoss):
         total is the plain NLL.
         """
         check_call(logits, others, "compute_loss_func=ld.trainer_loss(loss)")
+        refuse_sharded(logits)
         size = logits.shape[-1]
         self._check_vocabulary(size, "logits")
         check_shapes(logits, labels)

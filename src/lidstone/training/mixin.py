@@ -89,9 +89,11 @@ class SmoothedLossMixin(Trainer):
         self._never_predicted = self.smoothed_loss.never_predicted(labels)
         rest = {name: value for name, value in inputs.items() if name not in ("labels", "shift_labels")}
         if isinstance(self.smoothed_loss, LinearSmoothedCrossEntropy):
-            hidden, weight, bias, outputs = self.projection(model, rest)
-            move_to(self.smoothed_loss, hidden)
-            return self.smoothed_loss(hidden, weight, labels, histories, num_items, bias), outputs
+            return self.projection(
+                model,
+                rest,
+                lambda hidden, weight, bias: self.smoothed_loss(hidden, weight, labels, histories, num_items, bias),
+            )
         outputs = model(**rest)
         logits = logits_of(outputs)
         move_to(self.smoothed_loss, logits)

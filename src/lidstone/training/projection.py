@@ -1,19 +1,24 @@
 """Hidden states instead of logits: what `LinearSmoothedCrossEntropy` needs from a Hugging Face model.
 
 The model runs as it is, so that wrappers for several processes see an ordinary forward pass, but its output matrix gets
-one position per row only. At the first batch of training that one position also proves that logits are nothing but
-`hidden @ weight.T + bias` here: the output layer gives large known numbers, and they must come out as they are.
+one position per row only. The loss is computed at the moment when the model calls its output layer: that is when
+wrappers which shard parameters (FSDP, ZeRO) have gathered the matrix. At the first batch of training the one position
+also proves that logits are nothing but `hidden @ weight.T + bias` here: the output layer gives large known numbers, and
+they must come out unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lidstone.errors import InputError
+from lidstone.regularizer.loss import LossParts
+
+Compute = Callable[[Tensor, Tensor, Tensor | None], LossParts]
 
 
 class Projection:
@@ -23,21 +28,24 @@ class Projection:
         self.core = core
         self.proven = False
 
-    def __call__(self, model: Any, inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor | None, Any]:
-        """Hidden states, output matrix and bias, and the outputs of `model`, which is the core or its wrapper.
+    def __call__(self, model: Any, inputs: Mapping[str, Any], compute: Compute) -> tuple[LossParts, Any]:
+        """What `compute` makes of hidden states, output matrix and bias, and the outputs of `model`.
 
-        In training the outputs hold the logits of the first position of each row alone.
+        `model` is the core or its wrapper. In training the outputs hold the logits of the first position of each row
+        alone.
         """
         head = self.core.get_output_embeddings()
         if not isinstance(head, torch.nn.Linear):
             raise _unfit(self.core, f"its output layer is {type(head).__name__}, not Linear")
-        hidden, projected, outputs = _run(head, model, inputs, probe=model.training and not self.proven)
-        if len(hidden) != 1:
-            raise _unfit(self.core, f"it calls its output layer {len(hidden)} times")
         extra = getattr(self.core, "final_logits_bias", None)  # what Marian and BART add to the logits
-        self._prove(projected[0], extra, outputs)
+        call = _HeadCall(compute, extra, training=model.training, probe=model.training and not self.proven)
+        outputs = call.run(head, model, inputs)
+        if call.times != 1 or call.parts is None or call.projected is None:
+            raise _unfit(self.core, f"it calls its output layer {call.times} times")
+        self._prove(call.projected, extra, outputs)
         self.proven = self.proven or model.training
-        return hidden[0], head.weight, _bias(head, extra), outputs
+        total = _Tied.apply(call.parts.total, outputs["logits"])
+        return call.parts._replace(total=total), outputs
 
     @torch.no_grad()
     def _prove(self, projected: Tensor, extra: Tensor | None, outputs: Any) -> None:
@@ -51,29 +59,56 @@ class Projection:
             raise _unfit(self.core, "it changes its logits after the output layer")
 
 
-def _run(
-    head: torch.nn.Linear, model: Any, inputs: Mapping[str, Any], *, probe: bool
-) -> tuple[list[Tensor], list[Tensor], Any]:
-    """Call the model; what its output layer is given, what it gives (if `probe`, large numbers), and the outputs."""
-    given: list[Tensor] = []
-    taken: list[Tensor] = []
+class _HeadCall:
+    """One forward pass of a model, with hooks around its output layer."""
 
-    def before(module: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-        given.append(arguments[0])
-        return (arguments[0][:, :1], *arguments[1:]) if model.training else None
+    def __init__(self, compute: Compute, extra: Tensor | None, *, training: bool, probe: bool) -> None:
+        self.compute, self.extra, self.training, self.probe = compute, extra, training, probe
+        self.times = 0
+        self.hidden: Tensor | None = None
+        self.projected: Tensor | None = None
+        self.parts: LossParts | None = None
 
-    def after(module: Any, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        if probe:
+    def run(self, head: torch.nn.Linear, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """Call the model; `parts` is filled on the way."""
+        handles = (
+            head.register_forward_pre_hook(self._before),
+            head.register_forward_hook(self._after, prepend=True),  # before FSDP frees the gathered matrix
+        )
+        try:
+            return model(**inputs)
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _before(self, head: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        """Keep the hidden states; in training give the output layer one position per row."""
+        self.times += 1
+        self.hidden = arguments[0]
+        return (arguments[0][:, :1], *arguments[1:]) if self.training else None
+
+    def _after(self, head: Any, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        """Compute the loss; in a probe replace the output by known numbers."""
+        if self.probe:
             output = output * 0 + torch.linspace(-1e4, 1e4, output.shape[-1], dtype=output.dtype, device=output.device)
-        taken.append(output)
+        if self.hidden is not None:
+            self.parts = self.compute(self.hidden, head.weight, _bias(head, self.extra))
+        self.projected = output
         return output
 
-    handles = head.register_forward_pre_hook(before), head.register_forward_hook(after)
-    try:
-        return given, taken, model(**inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
+
+class _Tied(torch.autograd.Function):
+    """The total as it is, with a gradient of zero for the logits: FSDP starts its backward pass at the outputs."""
+
+    @staticmethod
+    def forward(ctx: Any, total: Tensor, logits: Tensor) -> Tensor:
+        ctx.like = logits.shape, logits.dtype, logits.device
+        return total.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        shape, dtype, device = ctx.like
+        return gradient, torch.zeros(shape, dtype=dtype, device=device)
 
 
 def _bias(head: torch.nn.Linear, extra: Tensor | None) -> Tensor | None:
