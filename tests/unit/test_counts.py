@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.errors import InputError
+from lidstone.ngram.counting import count_stream
 from lidstone.ngram.counts import Counts, count
+from lidstone.ngram.merge import same_ngrams
 from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.windows import sentence_stream
 
 VOCAB = Vocabulary(size=6, eos=0, unpredictable=(5,))
 STREAMS = st.lists(st.integers(0, 5), min_size=1, max_size=40).filter(lambda ids: set(ids) != {5})
@@ -67,6 +70,16 @@ def test_the_trie_is_sorted_closed_and_linked(ids: list[int], order: int) -> Non
         if len(ngram) > 1:
             assert ngrams[trie.suffixes[node]] == ngram[1:] and ngrams[trie.parents[node]] == ngram[:-1]
         assert all(ngrams[child][:-1] == ngram for child in range(*trie.children(node).indices(trie.size)))
+
+
+@given(ids=STREAMS, order=st.integers(1, 6), threads=st.integers(2, 5), closed_by_eos=st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_threads_make_no_difference(ids: list[int], order: int, threads: int, closed_by_eos: bool) -> None:
+    stream = sentence_stream(np.array([*ids, 0] if closed_by_eos else ids, np.int32), VOCAB)
+    trie, counts = count_stream(stream.copy(), VOCAB.size, order, eos=VOCAB.eos, threads=1)
+    other, same = count_stream(stream.copy(), VOCAB.size, order, eos=VOCAB.eos, threads=threads)
+    assert counts.tolist() == same.tolist() and trie.suffixes.tolist() == other.suffixes.tolist()
+    assert same_ngrams(trie, other)
 
 
 def test_an_ngram_that_is_not_there() -> None:

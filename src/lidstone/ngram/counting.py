@@ -8,15 +8,25 @@ That is one scatter per order, linear in the text, and the n-grams come out in t
     stream   <s> a b </s>            order 1: a, b, </s>, <s>      order 2: a b, b </s>, <s> a
 
 Sentences end with eos or simply stop before the next `<s>`; an n-gram never crosses a `<s>`.
+
+Threads share the walk by ranges of first words. Where the range of a thread begins within the bucket of a word w is
+known without counting: at the n-grams that begin with w and a word of that range, a place in the trie so far. So every
+thread writes to places of its own, and the result does not depend on how many there are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.ngram import counting_kernels as kernels
+from lidstone.ngram.parallel import threads_for
 from lidstone.ngram.trie import Trie
 
 MAX_NODES = 2**31 - 1
@@ -24,7 +34,7 @@ POSITION_BITS = 32
 
 
 def count_stream(
-    stream: NDArray[np.int32], vocab_size: int, order: int, *, eos: int | None = None
+    stream: NDArray[np.int32], vocab_size: int, order: int, *, eos: int | None = None, threads: int | None = None
 ) -> tuple[Trie, NDArray[np.int32]]:
     """The trie of a stream's n-grams of orders 1..n, and how often each occurs. The stream is used up.
 
@@ -32,59 +42,145 @@ def count_stream(
     >>> [(trie.ngram(node), int(counts[node])) for node in range(trie.size)]
     [((0,), 2), ((1,), 2), ((2,), 2), ((0, 1), 2), ((2, 0), 2)]
 
-    The stream begins with `<s>`. Give `eos` where sentences end with it: that saves a look at every position.
+    The stream begins with `<s>`. Give `eos` where sentences end with it: that saves a look at every position. All
+    cores are used for long streams unless `threads` says otherwise.
     """
     most = vocab_size + 1 + (order - 1) * len(stream)  # nodes; pages of memory that are never written cost nothing
     if most > MAX_NODES:
         raise InputError(
             f"{len(stream):,} tokens may have more n-grams of {order} orders than fit at once, {MAX_NODES:,}",
-            hint="count a lower order, or less text",
+            hint="count a lower order, or less text, or files with --memory",
         )
-    terminated = eos is not None and bool((_last_words(stream) == eos).all())
-    words, suffixes, first = (np.empty(most + 1, np.int32) for _ in range(3))
-    counts = np.empty(most, np.int32)
-    bounds = [0, vocab_size + 1]
-    words[: bounds[1]], suffixes[: bounds[1]] = np.arange(bounds[1]), -1
-    counts[: bounds[1]] = np.bincount(stream, minlength=bounds[1])
-    blocks: NDArray = np.arange(vocab_size + 2)  # where, in this order, the nodes that begin with word w start
-    entries = np.empty(len(stream), np.int32)
-    _sort_by_word(stream.view(np.uint32), _offsets(counts[: bounds[1]])[:-1].astype(np.uint32), entries, order == 2)
-    for length in range(1, order):
-        start, stop = bounds[-2:]
-        if terminated:
-            followed = np.where(words[start:stop] == eos, 0, counts[start:stop])
-        elif length == 1:
-            followed = counts[start:stop] - np.bincount(_last_words(stream), minlength=bounds[1])
+    threads = threads_for(len(stream)) if threads is None else threads
+    with ThreadPoolExecutor(threads) as pool:
+        return _Counter(stream, vocab_size, order, most, threads, pool).run(eos)
+
+
+class _Counter:
+    """The trie so far. Nodes of the last level are counted from its start in `blocks` and `places`."""
+
+    def __init__(
+        self, stream: NDArray[np.int32], vocab_size: int, order: int, most: int, threads: int, pool: ThreadPoolExecutor
+    ) -> None:
+        self.stream, self.vocab_size, self.order, self.pool = stream, vocab_size, order, pool
+        self.words, self.suffixes, self.first = (np.empty(most + 1, np.int32) for _ in range(3))
+        self.counts = np.empty(most, np.int32)
+        self.bounds = [0, vocab_size + 1]
+        self.words[: vocab_size + 1], self.suffixes[: vocab_size + 1] = np.arange(vocab_size + 1), -1
+        self.counts[: vocab_size + 1] = np.bincount(stream, minlength=vocab_size + 1)
+        self.cuts = _cuts(self.counts[:vocab_size], threads)
+        self.blocks: NDArray = np.arange(vocab_size + 2)  # where the nodes that begin with a word start
+        self.places: NDArray = self.blocks[:-1, None]  # (V + 1, threads): where each share of them starts
+        self.buffers = [np.empty(len(stream), np.int64) for _ in range(min(order - 2, 2))]
+
+    def run(self, eos: int | None) -> tuple[Trie, NDArray[np.int32]]:
+        """Count order by order."""
+        eos = eos if eos is not None and bool((_last_words(self.stream) == eos).all()) else None
+        entries = np.empty(len(self.stream), np.int32)
+        offsets = _offsets(self.counts[: self.vocab_size + 1])[:-1].astype(np.uint32)
+        kernels.sort_by_word(self.stream.view(np.uint32), offsets, entries, self.order == 2)
+        for length in range(1, self.order):
+            followed = self._followed(entries, length, eos)
+            starts = self._starts(followed, length)
+            entries = self._scatter(entries, starts, int(followed.sum(dtype=np.int64)), length)
+            self._group(entries, followed, starts[:, 0], _shift(length, self.order))
+        self.first[self.bounds[-2]] = self.bounds[-1]
+        sizes = {"words": self.bounds[-1], "suffixes": self.bounds[-1], "counts": self.bounds[-1]}
+        for name, size in {**sizes, "first": self.bounds[-2] + 1}.items():
+            getattr(self, name).resize(size, refcheck=False)
+        return Trie(np.array(self.bounds), self.words, self.suffixes, self.first), self.counts
+
+    def _followed(self, entries: NDArray, length: int, eos: int | None) -> NDArray[np.int32]:
+        """How many occurrences of each node of the last level have a next word in their sentence."""
+        start, stop = self.bounds[-2:]
+        counts = self.counts[start:stop]
+        if eos is not None:  # then every sentence ends with it
+            return np.where(self.words[start:stop] == eos, np.int32(0), counts)
+        if length == 1:
+            return counts - np.bincount(_last_words(self.stream), minlength=stop).astype(np.int32)
+        followed: NDArray[np.int32] = kernels.followed(self.stream, entries, counts, start, length)
+        return followed
+
+    def _starts(self, followed: NDArray[np.int32], length: int) -> NDArray[np.int64]:
+        """(V + 1, threads): where the n-grams go that begin with a word and whose second word is in a share."""
+        sums = kernels.sums_at(followed, self.places.ravel()).reshape(self.places.shape)
+        if length > 1 or len(self.cuts) == 2:
+            return np.asarray(sums)
+        pairs = np.zeros((self.vocab_size + 1, len(self.cuts) - 1), np.int64)
+        shares = np.searchsorted(self.cuts[1:-1], np.arange(self.vocab_size), side="right")
+        kernels.pairs_before(self.stream, shares, pairs)
+        return pairs + sums
+
+    def _scatter(self, entries: NDArray, starts: NDArray[np.int64], size: int, length: int) -> NDArray:
+        """The entries of the n-grams one word longer than `length`, in their order."""
+        shift = _shift(length, self.order)
+        if self.order == 2:
+            extended: NDArray = self.stream[:size]  # the entries hold all that is still needed of the stream
         else:
-            followed = _followed(stream, entries, counts[start:stop], start, length)
-        offsets = _offsets(followed)
-        inside = counts[start : start + blocks[vocab_size]]  # the rest begin with <s>, and nothing comes before
-        starts = offsets[blocks[:-1]].astype(np.uint32)
-        entries = _extended(stream, entries, inside, starts, int(offsets[-1]), length, order)
-        shift = _shift(length, order)
-        bounds.append(_group(entries, followed, start, stop, shift, first, words, suffixes, counts))
-        blocks = first[start + blocks] - stop
-    first[bounds[-2]] = bounds[-1]
-    for array, size in ((words, bounds[-1]), (suffixes, bounds[-1]), (counts, bounds[-1]), (first, bounds[-2] + 1)):
-        array.resize(size, refcheck=False)
-    return Trie(np.array(bounds), words, suffixes, first), counts
-
-
-def _extended(
-    stream: NDArray, entries: NDArray, counts: NDArray, starts: NDArray, size: int, length: int, order: int
-) -> NDArray:
-    """The entries of the n-grams one word longer than `length`."""
-    if order == 2:
-        extended = stream[:size]  # the entries hold all that is still needed of the stream
-        _extend_pairs(entries.view(np.uint32), counts, starts, extended)
+            extended = self.buffers[length % len(self.buffers)][:size] if shift else np.empty(size, np.int32)
+        base = self.bounds[-2]
+        ends = kernels.sums_at(self.counts[base : self.bounds[-1]], self.blocks[self.cuts]).tolist()
+        stream = self.stream.view(np.uint32)
+        calls: list[tuple[Any, ...]] = []
+        for share, (begin, end) in enumerate(pairwise(ends)):
+            own, to = entries[begin:end], starts[:, share].astype(np.uint32)
+            words = slice(int(self.cuts[share]), int(self.cuts[share + 1]))
+            if length > 1:
+                calls.append((kernels.extend, stream, own, to, extended, shift))
+            elif self.order == 2:
+                calls.append((kernels.extend_pairs, own.view(np.uint32), self.counts[words], words.start, to, extended))
+            else:
+                calls.append(
+                    (kernels.extend_words, stream, own.view(np.uint32), self.counts[words], words.start, to, extended)
+                )
+        self._run(calls)
         return extended
-    shift = _shift(length, order)
-    extended = np.empty(size, np.int64 if shift else np.int32)
-    if length == 1:
-        _extend_words(stream.view(np.uint32), entries.view(np.uint32), counts, starts, extended)
-    else:
-        _extend(stream.view(np.uint32), entries[: counts.sum()], starts, extended, shift)
-    return extended
+
+    def _group(self, entries: NDArray, followed: NDArray[np.int32], offsets: NDArray[np.int64], shift: int) -> None:
+        """Add a level: the runs of equal entries below each node of the last one."""
+        start, stop = self.bounds[-2:]
+        cuts = [*self.cuts[:-1].tolist(), self.vocab_size + 1]  # what begins with <s> goes to the last share
+        parents = [slice(*map(int, pair)) for pair in pairwise(self.blocks[cuts])]
+        begins = [*(int(offsets[cut]) for cut in cuts[:-1]), len(entries)]
+        shares = [entries[slice(*pair)] for pair in pairwise(begins)]
+        sizes = self._run([(kernels.count_groups, e, followed[p], shift) for e, p in zip(shares, parents, strict=True)])
+        nodes = np.cumsum([stop, *sizes]).tolist()
+        arrays = self.first, self.words, self.suffixes, self.counts
+        self._run(
+            [
+                (kernels.group, own, followed[part], start + part.start, node, shift, *arrays)
+                for own, part, node in zip(shares, parents, nodes[:-1], strict=True)
+            ]
+        )
+        self.first[stop] = nodes[-1]
+        self.bounds.append(nodes[-1])
+        self._descend(start, stop)
+
+    def _descend(self, start: int, stop: int) -> None:
+        """Move `blocks` and `places` on to the new level."""
+        if start:
+            self.places = self.first[start + self.places] - stop
+        else:
+            self.places = np.empty((stop, len(self.cuts) - 1), np.int64)
+            kernels.cut_children(self.first, self.words, self.cuts[:-1], self.places)
+        self.blocks = self.first[start + self.blocks] - stop
+
+    def _run(self, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call kernels at the same time."""
+        if len(calls) == 1:
+            return [calls[0][0](*calls[0][1:])]
+        return [future.result() for future in [self.pool.submit(*call) for call in calls]]
+
+
+def _cuts(counts: NDArray[np.int32], shares: int) -> NDArray[np.int64]:
+    """Words at which shares of about equally many tokens begin, and the end.
+
+    >>> _cuts(np.array([5, 1, 2, 2], np.int32), 2).tolist()
+    [0, 1, 4]
+    """
+    sums = np.cumsum(counts, dtype=np.int64)
+    inner = np.searchsorted(sums, int(sums[-1]) * np.arange(1, shares) / shares, side="left") + 1
+    return np.concatenate([[0], np.minimum(inner, len(counts)), [len(counts)]]).astype(np.int64)
 
 
 def _shift(length: int, order: int) -> int:
@@ -102,84 +198,3 @@ def _offsets(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
 def _last_words(stream: NDArray[np.int32]) -> NDArray[np.int32]:
     """The last word of each sentence."""
     return stream[np.append(np.flatnonzero(stream == stream[0])[1:], len(stream)) - 1]
-
-
-# An entry is a position and the node of the k-gram that starts there, in one integer: one memory access, not two.
-# Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone. Where
-# pairs are the top order, entries of unigrams are the words before them. Whatever indexes an array is unsigned: numba
-# looks at the sign of other integers, to count from the end, at every access.
-
-
-@njit(cache=True, nogil=True)
-def _sort_by_word(stream, starts, entries, pairs):  # type: ignore[no-untyped-def]
-    """The entries of the unigrams, sorted by word."""
-    before = stream[0]
-    for position in range(len(stream)):
-        word = stream[position]
-        entries[starts[word]] = before if pairs else position
-        starts[word] += np.uint32(1)
-        before = word
-
-
-@njit(cache=True, nogil=True)
-def _followed(stream, entries, counts, base, length):  # type: ignore[no-untyped-def]
-    """How many occurrences of each node have a next word in their sentence."""
-    bos = stream[0]
-    followed = counts.copy()
-    for entry in entries:
-        start = entry & 0xFFFFFFFF
-        if start + length == len(stream) or stream[start + length] == bos:
-            followed[(entry >> 32) - base] -= 1
-    return followed
-
-
-@njit(cache=True, nogil=True)
-def _extend_pairs(entries, counts, starts, extended):  # type: ignore[no-untyped-def]
-    """`_extend` from unigrams to bigrams where these are the top order."""
-    start = 0
-    for word in range(len(counts)):
-        for before in entries[start : start + counts[word]]:
-            extended[starts[before]] = word
-            starts[before] += np.uint32(1)
-        start += counts[word]
-
-
-@njit(cache=True, nogil=True)
-def _extend_words(stream, entries, counts, starts, extended):  # type: ignore[no-untyped-def]
-    """`_extend` from unigrams to bigrams, where an entry is a position alone."""
-    start = 0
-    for word in range(len(counts)):
-        for position in entries[start : start + counts[word]]:
-            before = stream[position - np.uint32(1)]
-            extended[starts[before]] = np.int64(word) << 32 | np.int64(position - np.uint32(1))
-            starts[before] += np.uint32(1)
-        start += counts[word]
-
-
-@njit(cache=True, nogil=True)
-def _extend(stream, entries, starts, extended, shift):  # type: ignore[no-untyped-def]
-    """From the order by k-grams to that by (k+1)-grams; until `_group`, an entry holds the node of its suffix."""
-    for i in range(len(entries)):
-        entry = entries[i]
-        word = stream[np.uint32(entry) - np.uint32(1)]
-        extended[starts[word]] = entry - 1 if shift else entry >> 32
-        starts[word] += np.uint32(1)
-
-
-@njit(cache=True, nogil=True)
-def _group(entries, followed, base, next_base, shift, first, words, suffixes, counts):  # type: ignore[no-untyped-def]
-    """Runs of one suffix under one parent are one new node; the entries are given its id. Returns the next free id."""
-    node, i, end = next_base, 0, 0
-    for parent in range(len(followed)):
-        first[base + parent] = node
-        end += followed[parent]
-        while i < end:
-            start, suffix = i, entries[i] >> shift
-            while i < end and entries[i] >> shift == suffix:
-                if shift:
-                    entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
-                i += 1
-            words[node], suffixes[node], counts[node] = words[np.uint32(suffix)], suffix, i - start
-            node += 1
-    first[next_base] = node
-    return node

@@ -109,7 +109,7 @@ def count_split(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
     for split in _splits(batch):
         for number, block in enumerate(read_blocks([split.open()], job.tokens, known.vocab, blank=job.blank)):
             stream = sentence_stream(block.ids, known.vocab)
-            trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos)
+            trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
             run = Run(piece_of_trie(trie, counts), known.vocab.bos)
             for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
                 (part,) = slices([run], begin, end, known.vocab.bos)

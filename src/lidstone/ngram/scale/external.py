@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import FileFormatError
+from lidstone.ngram.parallel import cores
 from lidstone.ngram.scale.assembly import Parts, count_type, write_counts
 from lidstone.ngram.scale.buckets import Run, boundaries, slices
 from lidstone.ngram.scale.estimate import bytes_of, temporary_bytes
-from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, cores, plan
+from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, plan
 from lidstone.ngram.scale.merging import merge_within
 from lidstone.ngram.scale.pieces import Piece, load_piece, save_piece
 from lidstone.ngram.scale.runs import RunWriter, open_runs, sum_unigrams

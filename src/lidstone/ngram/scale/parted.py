@@ -18,8 +18,8 @@ import numpy as np
 from lidstone import __version__
 from lidstone.errors import FileFormatError, InputError
 from lidstone.files import write_text
+from lidstone.ngram.parallel import cores
 from lidstone.ngram.scale.assembly import Parts, write_counts
-from lidstone.ngram.scale.memory import cores
 from lidstone.ngram.scale.pieces import Piece, load_piece
 from lidstone.ngram.storage import load_counts
 

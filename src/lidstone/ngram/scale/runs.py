@@ -83,7 +83,7 @@ class RunWriter:
 
     def _count(self, block: Block, number: int, vocab: Vocabulary) -> None:
         stream = sentence_stream(block.ids, vocab)
-        trie, counts = count_stream(stream, vocab.size, self.order, eos=vocab.eos)
+        trie, counts = count_stream(stream, vocab.size, self.order, eos=vocab.eos, threads=1)
         extra: dict[str, NDArray[Any]] = {
             "unigrams": counts[: vocab.size + 1],
             "new_words": np.frombuffer(block.new_words, np.uint8),

@@ -1,0 +1,147 @@
+"""The compiled loops of counting.
+
+An entry is a position and the node of the k-gram that starts there, in one integer: one memory access, not two.
+Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone. Where
+pairs are the top order, entries of unigrams are the words before them. Whatever indexes an array is unsigned: numba
+looks at the sign of other integers, to count from the end, at every access.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def sort_by_word(stream, starts, entries, pairs):  # type: ignore[no-untyped-def]
+    """The entries of the unigrams, sorted by word."""
+    before = stream[0]
+    for position in range(len(stream)):
+        word = stream[position]
+        entries[starts[word]] = before if pairs else position
+        starts[word] += np.uint32(1)
+        before = word
+
+
+@njit(cache=True, nogil=True)
+def followed(stream, entries, counts, base, length):  # type: ignore[no-untyped-def]
+    """How many occurrences of each node have a next word in their sentence."""
+    bos = stream[0]
+    left = counts.copy()
+    for entry in entries:
+        start = entry & 0xFFFFFFFF
+        if start + length == len(stream) or stream[start + length] == bos:
+            left[(entry >> 32) - base] -= 1
+    return left
+
+
+@njit(cache=True, nogil=True)
+def sums_at(values, positions):  # type: ignore[no-untyped-def]
+    """The sum of the values before each position; positions are ascending."""
+    sums = np.empty(len(positions), np.int64)
+    total, i = np.int64(0), 0
+    for p in range(len(positions)):
+        for j in range(i, positions[p]):
+            total += values[j]
+        i = max(i, positions[p])
+        sums[p] = total
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def pairs_before(stream, shares, pairs):  # type: ignore[no-untyped-def]
+    """pairs[w, t]: how many pairs begin with w and go on with a word whose share is below t."""
+    bos, before = stream[0], stream[0]
+    for position in range(1, len(stream)):
+        word = stream[position]
+        if word != bos:
+            pairs[before, shares[word]] += 1
+        before = word
+    for word in range(pairs.shape[0]):
+        total = np.int64(0)
+        for share in range(pairs.shape[1]):
+            own = pairs[word, share]
+            pairs[word, share] = total
+            total += own
+
+
+@njit(cache=True, nogil=True)
+def cut_children(first, words, cuts, places):  # type: ignore[no-untyped-def]
+    """places[w, t]: the first child of w whose word is not below cuts[t], counted from the first 2-gram."""
+    base = first[0]
+    for word in range(places.shape[0]):
+        at = first[word]
+        for share in range(places.shape[1]):
+            high = first[word + 1]
+            while at < high:
+                middle = (at + high) >> 1
+                if words[middle] < cuts[share]:
+                    at = middle + 1
+                else:
+                    high = middle
+            places[word, share] = at - base
+
+
+@njit(cache=True, nogil=True)
+def extend_pairs(entries, counts, first_word, starts, extended):  # type: ignore[no-untyped-def]
+    """`extend` from unigrams to bigrams where these are the top order."""
+    start = 0
+    for i in range(len(counts)):
+        for before in entries[start : start + counts[i]]:
+            extended[starts[before]] = first_word + i
+            starts[before] += np.uint32(1)
+        start += counts[i]
+
+
+@njit(cache=True, nogil=True)
+def extend_words(stream, entries, counts, first_word, starts, extended):  # type: ignore[no-untyped-def]
+    """`extend` from unigrams to bigrams, where an entry is a position alone."""
+    start = 0
+    for i in range(len(counts)):
+        for position in entries[start : start + counts[i]]:
+            before = stream[position - np.uint32(1)]
+            extended[starts[before]] = np.int64(first_word + i) << 32 | np.int64(position - np.uint32(1))
+            starts[before] += np.uint32(1)
+        start += counts[i]
+
+
+@njit(cache=True, nogil=True)
+def extend(stream, entries, starts, extended, shift):  # type: ignore[no-untyped-def]
+    """From the order by k-grams to that by (k+1)-grams; until `group`, an entry holds the node of its suffix."""
+    for i in range(len(entries)):
+        entry = entries[i]
+        word = stream[np.uint32(entry) - np.uint32(1)]
+        extended[starts[word]] = entry - 1 if shift else entry >> 32
+        starts[word] += np.uint32(1)
+
+
+@njit(cache=True, nogil=True)
+def count_groups(entries, followed, shift):  # type: ignore[no-untyped-def]
+    """How many nodes `group` makes of these entries."""
+    nodes, i = 0, 0
+    for size in followed:
+        end = i + size
+        before = np.int64(-1)
+        while i < end:
+            suffix = np.int64(entries[i] >> shift)
+            nodes += suffix != before
+            before = suffix
+            i += 1
+    return nodes
+
+
+@njit(cache=True, nogil=True)
+def group(entries, followed, base, node, shift, first, words, suffixes, counts):  # type: ignore[no-untyped-def]
+    """Runs of one suffix under one parent are one new node, from `node` on; the entries are given its id."""
+    i, end = 0, 0
+    for parent in range(len(followed)):
+        first[base + parent] = node
+        end += followed[parent]
+        while i < end:
+            start, suffix = i, entries[i] >> shift
+            while i < end and entries[i] >> shift == suffix:
+                if shift:
+                    entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
+                i += 1
+            words[node], suffixes[node], counts[node] = words[np.uint32(suffix)], suffix, i - start
+            node += 1

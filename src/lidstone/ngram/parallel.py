@@ -1,0 +1,37 @@
+"""Threads for compiled kernels, which run without Python's lock: how many, and over which ranges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+PARALLEL_ITEMS = 1 << 19
+"""Fewer items than this are left to one thread."""
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_for(items: int) -> int:
+    """How many threads are worth starting for so many items."""
+    return cores() if items >= PARALLEL_ITEMS else 1
+
+
+def over_ranges(work: Callable[[int, int], object], items: int, threads: int | None = None) -> None:
+    """Call work(start, stop) on equal ranges of 0..items, a thread each.
+
+    >>> over_ranges(lambda start, stop: print(start, stop), 3)
+    0 3
+    """
+    threads = threads_for(items) if threads is None else threads
+    bounds = [items * part // threads for part in range(threads + 1)]
+    if threads == 1:
+        work(0, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(work, start, stop) for start, stop in pairwise(bounds)]:
+            future.result()
