@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram import counting_kernels as kernels
-from lidstone.ngram.parallel import threads_for
 from lidstone.ngram.trie import Trie
+from lidstone.parallel import threads_for
 
 MAX_NODES = 2**31 - 1
 POSITION_BITS = 32

@@ -8,6 +8,7 @@ has been taken from the full text, so what was dropped becomes mass for the orde
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,11 +22,13 @@ from lidstone.errors import InputError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict, sum_children
+from lidstone.parallel import threads_for
 from lidstone.text.datasets import check_vocabulary, id_rows, is_packed
 from lidstone.text.display import html_table
+from lidstone.text.parallel_words import read_words_in_parallel
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
-from lidstone.text.words import Blank, Sources, read_words
+from lidstone.text.words import Blank, Sources
 
 Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
 
@@ -201,7 +204,7 @@ def count_text(
     (1, 5)
     """
     check_order(order)
-    ids, vocab = read_words(sources, vocab, blank=blank, show=show)
+    ids, vocab = read_words_in_parallel(sources, vocab, blank=blank, show=show)
     stream = sentence_stream(ids, vocab)
     del ids  # counting is where memory is highest, and needs the stream alone
     return _count(stream, vocab, order, thresholds)
@@ -265,8 +268,10 @@ def _derive(counts: Counts) -> Derived:
     levels = [trie.level(order) for order in range(1, trie.order + 1)]
     words = counts.counts[levels[0]].copy()
     words[trie.vocab_size] = 0  # <s> is never predicted
-    histograms = [_histogram(words), *(_histogram(counts.counts[level]) for level in levels[1:])]
-    adjusted_histograms = [_histogram(adjusted[level]) for level in levels[:-1]]
+    plain = [words, *(counts.counts[level] for level in levels[1:])]
+    with ThreadPoolExecutor(threads_for(trie.size)) as pool:
+        found = list(pool.map(_histogram, [*plain, *(adjusted[level] for level in levels[:-1])]))
+    histograms, adjusted_histograms = found[: trie.order], found[trie.order :]
     return Derived(totals, adjusted, adjusted_totals, tuple(histograms), (*adjusted_histograms, histograms[-1]))
 
 
@@ -274,7 +279,9 @@ def _adjusted(counts: Counts) -> NDArray[np.int32]:
     """Distinct words before each n-gram; plain counts at the top order and for n-grams that begin with `<s>`."""
     trie, adjusted = counts.trie, counts.counts.copy()
     adjusted[: trie.inner] = 0
-    _count_suffixes(trie.suffixes[trie.vocab_size + 1 :], adjusted)
+    with ThreadPoolExecutor(threads_for(trie.size)) as pool:  # suffixes of different orders are different nodes
+        levels = [trie.suffixes[trie.level(order)] for order in range(trie.order, 1, -1)]
+        list(pool.map(_count_suffixes, levels, [adjusted] * len(levels)))
     for order in range(1, trie.order):
         starts = trie.sentence_starts(order)
         adjusted[starts] = counts.counts[starts]

@@ -19,6 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.parallel import over_ranges
 
 MAX_ORDER = 8
 
@@ -140,7 +141,7 @@ def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
 def sum_children(first: NDArray[np.int32], values: NDArray) -> NDArray:
     """For each node that can be a history, the sum of `values` (one per node) over its children."""
     sums = np.empty(len(first) - 1, values.dtype)  # made here, not in the kernel: numpy asks for large pages
-    _sum_children(first, values, sums)
+    over_ranges(lambda start, stop: _sum_children(first[start : stop + 1], values, sums[start:stop]), len(sums))
     return sums
 
 

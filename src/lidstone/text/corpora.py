@@ -28,7 +28,7 @@ __all__ = [
     "tokenize",
 ]
 
-_MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
+MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
 Sentence = TypeVar("Sentence")
 
 
@@ -113,8 +113,8 @@ def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
             raise not_text(kind, source)
         text = _decode(chunk, name_of(source), offset, lines)
         offset, lines = offset + len(chunk), lines + chunk.count(b"\n")
-        if offset == len(chunk) and chunk.startswith(_MARK):
-            chunk, text = chunk[len(_MARK) :], text[1:]
+        if offset == len(chunk) and chunk.startswith(MARK):
+            chunk, text = chunk[len(MARK) :], text[1:]
         if chunk:
             yield chunk, text
 

@@ -173,6 +173,20 @@ class WordReader:
         self.state[1] = self.state[2] = 0
         return ids
 
+    @property
+    def new_words(self) -> bytes:
+        """The words read, in order, each followed by a line feed; not for a given vocabulary."""
+        known = len(b"\n".join((UNK.encode(), EOS.encode(), BOS.encode(), b"")))
+        return self.arena[known : self.state[4]].tobytes()
+
+    def learn(self, words: bytes) -> Ids:
+        """What the ids of another reader, which has read these words, are for this one. No ids are appended."""
+        before = int(self.state[1])
+        self.read(words.replace(b"\n", b" "), "words", 0)
+        ids = np.concatenate([np.array([0, 1], np.int32), self.ids[before:-1]])
+        self.state[1] = self.state[2] = before
+        return ids
+
     def vocabulary(self) -> Vocabulary:
         """The words read, in order; the known ones `<unk>`, `</s>`, `<s>` lead the arena."""
         words = self.arena[: self.state[4]].tobytes().decode().split("\n")

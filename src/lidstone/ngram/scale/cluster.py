@@ -125,18 +125,12 @@ def _number_words(
     total, reader = np.zeros(found.size + 1, np.int64), WordReader(found)
     for row in good:
         counts = np.frombuffer(row["counts"], np.int64)
-        ids = np.arange(len(counts)) if vocab else _ids(reader, row["words"])[: len(counts)]
+        ids = np.arange(len(counts)) if vocab else reader.learn(row["words"])[: len(counts)]
         total[ids] += counts  # each word has one id
     total[-1] = total[found.eos]
     if not total.any():
         raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
     return found, total, set(bad)
-
-
-def _ids(reader: WordReader, words: bytes) -> NDArray[np.integer]:
-    """What the ids of a split, which begin with <unk> and </s>, are in the vocabulary of all."""
-    reader.read(words.replace(b"\n", b" "), "the words of a split", 0)
-    return np.concatenate([[0, 1], reader.take()[:-1]])
 
 
 def _in_order(words: Iterable[bytes]) -> bytes:

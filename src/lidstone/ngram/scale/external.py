@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import FileFormatError
-from lidstone.ngram.parallel import cores
 from lidstone.ngram.scale.assembly import Parts, count_type, write_counts
 from lidstone.ngram.scale.buckets import Run, boundaries, slices
 from lidstone.ngram.scale.estimate import bytes_of, temporary_bytes
@@ -24,6 +23,7 @@ from lidstone.ngram.scale.pieces import Piece, load_piece, save_piece
 from lidstone.ngram.scale.runs import RunWriter, open_runs, sum_unigrams
 from lidstone.ngram.scale.workspace import check_space, workspace
 from lidstone.ngram.trie import check_order
+from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 from lidstone.text.blocks import Block, stamp
 from lidstone.text.streams import Source

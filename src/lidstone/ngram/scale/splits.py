@@ -5,20 +5,16 @@ A range holds the lines that begin in it, so every line is in exactly one part, 
 
 from __future__ import annotations
 
-import io
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
 
 from lidstone.errors import InputError, TextError
 from lidstone.text.blocks import stamp
 from lidstone.text.inputs import Input
-from lidstone.text.streams import COMPRESSED, Source
+from lidstone.text.ranges import FileRange, byte_ranges, is_plain
+from lidstone.text.streams import Source
 
 SPLIT_BYTES = 1 << 26
-_MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PAR1")
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Split:
         self.check()
         if self.stop < 0:
             return Input(self.name, self.column).open()
-        return _Range(self.name, Path(self.name).open("rb"), self.start, self.stop)  # type: ignore[return-value]
+        return FileRange(self.name, self.start, self.stop)  # type: ignore[return-value]
 
     def check(self) -> None:
         """Refuse a file that changed since it was cut."""
@@ -65,45 +61,6 @@ def cut(inputs: Sequence[Input], size: int = SPLIT_BYTES) -> list[Split]:
     return found
 
 
-def _ranges(item: Input, size: int, limit: int) -> Iterator[tuple[int, int]]:
-    if size <= limit or not _is_plain(item):
-        yield 0, -1
-        return
-    parts = -(-size // limit)
-    bounds = [size * part // parts for part in range(parts + 1)]
-    yield from itertools.pairwise(bounds)
-
-
-def _is_plain(item: Input) -> bool:
-    if item.column is not None or Path(item.name).suffix in COMPRESSED:
-        return False
-    with Path(item.name).open("rb") as file:
-        return not file.read(6).startswith(_MAGIC)
-
-
-class _Range(io.RawIOBase):
-    """The lines of a file that begin between two positions."""
-
-    def __init__(self, name: str, file: BinaryIO, start: int, stop: int) -> None:
-        self.name, self._file, self._stop = name, file, stop
-        if start:  # the line that holds the byte before begins earlier, unless that byte ends it
-            file.seek(start - 1)
-            file.readline()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        left = self._stop - self._file.tell()
-        data = self._file.read(min(len(buffer), left)) if left > 0 else self._rest(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _rest(self, size: int) -> bytes:
-        """What is left of the last line: nothing once a line has ended."""
-        self._file.seek(-1, io.SEEK_CUR)
-        return b"" if self._file.read(1) == b"\n" else self._file.readline(size)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+def _ranges(item: Input, size: int, limit: int) -> list[tuple[int, int]]:
+    whole = size <= limit or item.column is not None or not is_plain(item.name)
+    return [(0, -1)] if whole else byte_ranges(size, limit)

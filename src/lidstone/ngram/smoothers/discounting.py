@@ -7,6 +7,8 @@ Kneser-Ney and absolute discounting differ only in the counts they put in and in
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import Floats, uniform
+from lidstone.parallel import over_ranges
 
 
 def interpolate(
@@ -27,8 +30,13 @@ def interpolate(
     rows[: counts.trie.vocab_size + 1] = 0.0
     for order in range(2, counts.order + 1):
         histories = counts.trie.level(order - 1)
-        bounds = histories.start, histories.stop
-        discount_children(counts.trie.first, weights, totals, discounts[order - 1], *bounds, rows, backoffs)
+        arrays = counts.trie.first, weights, totals, discounts[order - 1]
+        base = histories.start
+
+        def discount(start: int, stop: int, arrays: Any = arrays, base: int = base) -> None:
+            discount_children(*arrays, base + start, base + stop, rows, backoffs)
+
+        over_ranges(discount, histories.stop - histories.start)
     base = discounted_unigrams(weights[: counts.vocab.size], discounts[0], uniform(counts))
     return base, rows, backoffs
 

@@ -1,0 +1,81 @@
+"""What several threads do is what one does, to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lidstone import parallel
+from lidstone.errors import TextError
+from lidstone.ngram.counts import count_text
+from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
+from lidstone.text import parallel_words
+from lidstone.text.parallel_words import read_words_in_parallel
+from lidstone.text.ranges import FileRange
+from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.words import read_words
+
+MARK = "\ufeff"
+TEXTS = st.text(alphabet=f"abé{MARK} \n", max_size=80)
+
+
+def threaded(monkeypatch, threads):
+    """As if the machine had so many cores, and nothing were too small for them."""
+    monkeypatch.setattr(parallel_words, "cores", lambda: threads)
+    monkeypatch.setattr(parallel_words, "PARALLEL_BYTES", 1)
+    monkeypatch.setattr(parallel_words, "CHUNK_BYTES", 8)
+    monkeypatch.setattr(parallel, "cores", lambda: threads)
+    monkeypatch.setattr(parallel, "PARALLEL_ITEMS", 1)
+
+
+@settings(deadline=None, max_examples=200)
+@given(text=TEXTS, threads=st.integers(2, 5), blank=st.sampled_from(["skip", "count"]), fixed=st.booleans())
+def test_text_is_read_as_by_one_thread(tmp_path_factory, text, threads, blank, fixed):
+    path = tmp_path_factory.mktemp("read") / "text"
+    path.write_text(text, encoding="utf-8")
+    vocab = Vocabulary.from_words(["b", "ab"]) if fixed else None
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        threaded(monkeypatch, threads)
+        ids, found = read_words_in_parallel([path], vocab, blank=blank)
+    expected, same = read_words(path, vocab, blank=blank)
+    assert ids.tolist() == expected.tolist() and found == same
+
+
+@settings(deadline=None, max_examples=200)
+@given(text=TEXTS, start=st.integers(0, 80), stop=st.integers(0, 80))
+def test_a_range_has_the_lines_that_begin_in_it(tmp_path_factory, text, start, stop):
+    path, data = tmp_path_factory.mktemp("range") / "text", text.encode()
+    path.write_bytes(data)
+    start, stop = sorted((min(start, len(data)), min(stop, len(data))))
+    begins = [0, *(i + 1 for i, byte in enumerate(data) if byte == 10)]
+    lines = [line for begin, line in zip(begins, data.splitlines(True), strict=False) if start <= begin < stop]
+    with FileRange(path, start, stop) as file:
+        found = file.read()
+    mark = MARK.encode() if start and b"".join(lines).startswith(MARK.encode()) else b""
+    assert found == mark + b"".join(lines)
+
+
+def test_an_error_is_told_with_its_line(tmp_path, monkeypatch):
+    threaded(monkeypatch, 3)
+    (tmp_path / "text").write_bytes(b"a b\n" * 30 + b"a <s>\n")
+    with pytest.raises(TextError, match=r"reserved word <s> \(.*line 31\)"):
+        read_words_in_parallel(tmp_path / "text")
+
+
+@pytest.mark.filterwarnings("ignore::lidstone.ngram.smoothers.base.FallbackUsed")
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+def test_counting_and_fitting_give_the_same_bits(tmp_path, monkeypatch, order):
+    generator = np.random.default_rng(0)
+    lines = [" ".join(map(str, generator.integers(0, 12, generator.integers(1, 9)))) for _ in range(400)]
+    (tmp_path / "text").write_text("\n".join(lines))
+    smoother = ModifiedKneserNey(fallback=(0.5, 1.0, 1.5))
+    one = smoother.fit(count_text(tmp_path / "text", order))
+    threaded(monkeypatch, 3)
+    counts = count_text(tmp_path / "text", order)
+    several = smoother.fit(counts)
+    assert one.signature == several.signature
+    for name in ("base", "rows", "backoffs"):
+        np.testing.assert_array_equal(getattr(several, name), getattr(one, name))
+    np.testing.assert_array_equal(several.trie.suffixes, one.trie.suffixes)
