@@ -130,10 +130,11 @@ def test_auto_loads_a_configuration_file(tmp_path):
     assert model.get_output_embeddings().weight.shape == (25, 16)
 
 
-@pytest.mark.parametrize("checkpoint", [None, "no-such-model"])
-def test_auto_without_a_usable_checkpoint_is_an_error(checkpoint):
-    with pytest.raises(InputError, match="checkpoint"):
-        build_model(ModelSpec(kind="auto", checkpoint=checkpoint), 20)
+def test_auto_without_a_usable_checkpoint_is_an_error():
+    with pytest.raises(ValueError, match="kind auto needs a checkpoint"):
+        ModelSpec(kind="auto")
+    with pytest.raises(InputError, match="no-such-model is no checkpoint"):
+        build_model(ModelSpec(kind="auto", checkpoint="no-such-model"), 20)
 
 
 def test_an_empty_checkpoint_folder_is_an_error(tmp_path):
@@ -142,5 +143,5 @@ def test_an_empty_checkpoint_folder_is_an_error(tmp_path):
 
 
 def test_a_width_that_heads_cannot_share_is_an_error():
-    with pytest.raises(InputError, match="width of 10 cannot be split over 3 heads"):
-        build_model(ModelSpec(width=10, heads=3), 20)
+    with pytest.raises(ValueError, match="width of 10 cannot be split over 3 heads"):
+        ModelSpec(width=10, heads=3)

@@ -131,16 +131,17 @@ def test_the_embedded_corpus_needs_no_files():
 def checkpoint(folder, words):
     """A small GPT-2 with a tokenizer of these words; bos, eos and pad are one token, as GPT-2 has it."""
     tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
-    from lidstone.training.models import ModelSpec, Specials, build_model
+    from lidstone.training.models import ModelSpec, build_model
 
     ids = {word: number for number, word in enumerate(["<end>", "<unk>", *words])}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token="<unk>"))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     names = {"bos_token": "<end>", "eos_token": "<end>", "pad_token": "<end>", "unk_token": "<unk>"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=inner, **names).save_pretrained(folder)
-    options = (("n_layer", 1), ("n_embd", 8), ("n_head", 2), ("n_positions", 16))
-    spec = ModelSpec(kind="auto", checkpoint="gpt2", options=dict(options))
-    build_model(spec, 8, specials=Specials(0, 0, 0)).save_pretrained(folder)
+    options = {"n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": 16}
+    specials = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    spec = ModelSpec(kind="auto", checkpoint="gpt2", options=options | specials)
+    build_model(spec, 8).save_pretrained(folder)
     return str(folder)
 
 
@@ -347,7 +348,7 @@ def test_wmt14_is_read_from_the_files_of_its_archives(tmp_path, monkeypatch):
     prepared = prepare_corpus(load_recipe("wmt14_ende", ["tokenizer.merges=20", "corpus.normalize=false"]))
     assert [len(prepared.train), len(prepared.valid), len(prepared.test)] == [297, 3, 1]
     assert prepared.test.references == ("Eins – zwei",)
-    assert prepared.shared_vocabulary
+    assert prepared.source.vocabulary == prepared.vocab
 
 
 def test_an_unknown_corpus_is_answered_with_the_nearest_name():

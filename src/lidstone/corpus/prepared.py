@@ -114,11 +114,6 @@ class Prepared:
         return self.target.vocabulary
 
     @property
-    def shared_vocabulary(self) -> bool:
-        """Whether source and target use the same ids."""
-        return self.source is not None and self.source.vocabulary == self.vocab
-
-    @property
     def signature(self) -> dict[str, str]:
         """Name and checksum of each split, for run.json."""
         return {"name": self.name, **{split: getattr(self, split).sha256 for split in SPLITS}}

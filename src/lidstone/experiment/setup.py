@@ -13,14 +13,13 @@ from lidstone.experiment.loss import make_loss
 from lidstone.experiment.methods import attach_residual, make_noise, training_folds
 from lidstone.experiment.scoring import reach_of
 from lidstone.recipe.recipe import Recipe
+from lidstone.training.architectures import PAD
 from lidstone.training.arguments import first_process_first, process_count, use_bf16
 from lidstone.training.batches import Batches, BatchSize
 
 if TYPE_CHECKING:
     from lidstone.regularizer.loss import SmoothedLoss
     from lidstone.training.noising import Noising
-
-PAD = 1  # the id of padding in our vocabularies, see `pipeline.SPECIALS`
 
 
 @dataclass(frozen=True)

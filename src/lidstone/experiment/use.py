@@ -19,9 +19,7 @@ from lidstone.text.corpora import aligned, read_lines
 from lidstone.text.streams import Source, name_of
 
 
-def evaluate_files(
-    saved: SavedModel, texts: Sequence[Source], beam: Beam | None = None, mixture: Mixture | None = None
-) -> dict[str, Any]:
+def evaluate_files(saved: SavedModel, texts: Sequence[Source], mixture: Mixture | None = None) -> dict[str, Any]:
     """Perplexity of texts under a language model; BLEU and chrF of (source, reference) under a translation model.
 
     With a `mixture` of the language model and an n-gram model, their perplexities as well.
@@ -37,7 +35,7 @@ def evaluate_files(
     if not pairs:
         raise InputError("there is nothing to translate: no lines", hint="give some text")
     sources, references = (list(side) for side in zip(*pairs, strict=True))
-    found = translate_lines(saved, sources, beam)
+    found = translate_lines(saved, sources)
     return {
         **translation_metrics(found, _plain(saved, references)),
         "sentences": len(found),

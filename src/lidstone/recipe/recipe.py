@@ -214,11 +214,9 @@ def _contradictions(recipe: Recipe) -> list[str]:
         f"training.block_length: {block} is more than model.max_positions, {model.max_positions}": (
             recipe.task == "lm" and block is not None and model.kind != "auto" and block > model.max_positions
         ),
-        f"model.width: {model.width} cannot be split over {model.heads} heads": model.width % model.heads > 0,
         "methods: two have the same name": len(set(names)) < len(names),
         "regularizer.kind: the residual is for language models": recipe.task == "mt"
         and any(method.kind == "residual" for method in (recipe.regularizer, *recipe.methods)),
-        "model.checkpoint: kind auto needs one": model.kind == "auto" and model.checkpoint is None,
         "tokenizer.kind: checkpoint needs model.kind auto": (
             recipe.tokenizer.kind == "checkpoint" and model.kind != "auto"
         ),

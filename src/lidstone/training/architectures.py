@@ -6,10 +6,9 @@ Left out: fairseq's dropout on the embeddings of the language model, which OPT's
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.errors import VocabularyMismatch
 from lidstone.training.settings import ModelSpec
 
 if TYPE_CHECKING:
@@ -17,20 +16,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-@dataclass(frozen=True)
-class Specials:
-    """The ids that models need by name. The defaults are those of lidstone's own vocabularies.
-
-    >>> Specials().eos
-    2
-    """
-
-    bos: int = 0
-    pad: int = 1
-    eos: int = 2
+BOS, PAD, EOS = 0, 1, 2
+"""The special ids of lidstone's own vocabularies."""
 
 
-def language_model(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedModel:
+def language_model(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
     """Fairseq's `transformer_lm` as `OPTForCausalLM`: post-norm, relu, tied, sinusoid positions."""
     from transformers import OPTConfig, OPTForCausalLM
 
@@ -48,9 +38,9 @@ def language_model(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreT
         do_layer_norm_before=False,
         activation_function="relu",
         sinusoid_positions=True,
-        bos_token_id=specials.eos,  # fairseq starts a sequence with its end-of-sentence id
-        eos_token_id=specials.eos,
-        pad_token_id=specials.pad,
+        bos_token_id=EOS,  # fairseq starts a sequence with its end-of-sentence id
+        eos_token_id=EOS,
+        pad_token_id=PAD,
     )
     model = OPTForCausalLM(config)
     _initialise(model, spec.width)
@@ -60,9 +50,7 @@ def language_model(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreT
     return model
 
 
-def translation_model(
-    spec: ModelSpec, source_size: int, target_size: int, shared: bool, specials: Specials
-) -> PreTrainedModel:
+def translation_model(spec: ModelSpec, source_size: int, target_size: int, shared: bool) -> PreTrainedModel:
     """Fairseq's `transformer_iwslt_de_en` as `MarianMTModel`, with one vocabulary or two."""
     from transformers import MarianConfig, MarianMTModel
 
@@ -89,10 +77,10 @@ def translation_model(
         tie_word_embeddings=spec.tied,
         scale_embedding=True,
         activation_function="relu",
-        bos_token_id=specials.bos,
-        eos_token_id=specials.eos,
-        pad_token_id=specials.pad,
-        decoder_start_token_id=specials.eos,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        decoder_start_token_id=EOS,
         forced_eos_token_id=None,
     )
     model = MarianMTModel(config)
@@ -115,15 +103,6 @@ def sinusoids(positions: int, width: int) -> Tensor:
     angles = torch.arange(positions, dtype=torch.float64)[:, None] * rates
     waves = torch.cat([angles.sin(), angles.cos(), torch.zeros(positions, width % 2, dtype=torch.float64)], 1)
     return waves.float()
-
-
-def check_heads(spec: ModelSpec) -> None:
-    """Refuse a width that the attention heads cannot share."""
-    if spec.width % spec.heads:
-        raise InputError(
-            f"a width of {spec.width} cannot be split over {spec.heads} heads",
-            hint="choose a multiple of heads",
-        )
 
 
 def _initialise(model: PreTrainedModel, width: int) -> None:

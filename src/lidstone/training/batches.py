@@ -45,11 +45,6 @@ class Batches:
 
         return {name: torch.from_numpy(array) for name, array in self.make(self.groups[number]).items()}
 
-    @property
-    def tokens(self) -> int:
-        """How many labels an epoch has."""
-        return sum(int((self.make(group)["labels"] != IGNORED).sum()) for group in self.groups)
-
 
 @dataclass(frozen=True)
 class BatchSize:

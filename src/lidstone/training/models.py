@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.training.architectures import (
-    Specials,
-    check_heads,
+    BOS,
+    EOS,
+    PAD,
     freeze_positions,
     language_model,
     sinusoids,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import PreTrainedModel
 
-__all__ = ["ModelSpec", "Specials", "build_model", "load_model", "parameter_count", "sinusoids"]
+__all__ = ["ModelSpec", "build_model", "load_model", "parameter_count", "sinusoids"]
 
 
 def build_model(
@@ -34,7 +35,6 @@ def build_model(
     *,
     source_vocab_size: int | None = None,
     shared_vocabulary: bool = False,
-    specials: Specials | None = None,
 ) -> PreTrainedModel:
     """Make an untrained model (or load a checkpoint, for `auto`) over `vocab_size` target ids.
 
@@ -45,13 +45,11 @@ def build_model(
     ...     parameter_count(build_model(ModelSpec(layers=1, width=8, heads=2, ffn=16, max_positions=4), 10))
     680
     """
-    specials = specials or Specials()
     if spec.kind == "auto":
-        return _auto(spec, vocab_size, specials)
-    check_heads(spec)
+        return _auto(spec, vocab_size)
     if spec.kind == "transformer-lm":
-        return language_model(spec, vocab_size, specials)
-    return translation_model(spec, source_vocab_size or vocab_size, vocab_size, shared_vocabulary, specials)
+        return language_model(spec, vocab_size)
+    return translation_model(spec, source_vocab_size or vocab_size, vocab_size, shared_vocabulary)
 
 
 def load_model(path: str | Path) -> PreTrainedModel:
@@ -71,15 +69,13 @@ def parameter_count(model: Module) -> int:
     return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
 
 
-def _auto(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedModel:
-    if spec.checkpoint is None:
-        raise InputError("a model of kind auto needs a checkpoint", hint="set model.checkpoint")
-    path = Path(spec.checkpoint)
+def _auto(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
+    path = Path(str(spec.checkpoint))
     if path.is_dir():
         return _checkpoint(path, vocab_size)
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    ids = {"bos_token_id": specials.bos, "eos_token_id": specials.eos, "pad_token_id": specials.pad}
+    ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     values = {**ids, **spec.options, "vocab_size": vocab_size}
     make = AutoConfig.from_pretrained if path.suffix == ".json" else AutoConfig.for_model
     try:
@@ -94,7 +90,7 @@ def _auto(spec: ModelSpec, vocab_size: int, specials: Specials) -> PreTrainedMod
         raise InputError(f"{spec.checkpoint} has no option {unknown[0]!r}", hint="see model.options")
     try:
         return AutoModelForCausalLM.from_config(make(spec.checkpoint, **values))
-    except Exception as error:  # each architecture complains in its own way
+    except Exception as error:  # each architecture raises its own
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{spec.checkpoint} cannot be built: {reason}", hint="see model.options") from error
 

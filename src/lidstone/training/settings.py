@@ -46,6 +46,14 @@ class ModelSpec(Section):
     options: dict[str, Any] = Field(default_factory=dict)
     """For auto: further fields of the configuration, by name."""
 
+    @model_validator(mode="after")
+    def _can_be_built(self) -> ModelSpec:
+        if self.width % self.heads:
+            raise ValueError(f"a width of {self.width} cannot be split over {self.heads} heads")
+        if self.kind == "auto" and self.checkpoint is None:
+            raise ValueError("kind auto needs a checkpoint")
+        return self
+
 
 class Training(Section):
     """How the network is trained."""
