@@ -24,9 +24,9 @@ class LidstoneError(Exception):
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = " ".join(message.splitlines())  # one line, whatever a file or a user put into it
+        self.hint = " ".join(hint.splitlines())
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message.rstrip('.')}. hint: {self.hint}" if self.hint else self.message

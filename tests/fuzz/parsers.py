@@ -1,0 +1,228 @@
+"""What is fuzzed: for each parser sound files to begin with, how to change them, and what is done with the result.
+
+`use` may return, or raise an error of our own tree in one line. Anything else is a finding: another exception, a crash,
+more time or memory than allowed, or an answer that cannot be (a probability above one).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import io
+import json
+import random
+import runpy
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from tests.fuzz.mutations import Mutation, arrays_changed, bytes_changed, json_changed, lines_changed, one_of
+
+import lidstone as ld
+from lidstone.ngram.smoothers.registry import OWN, get_smoother
+from lidstone.ngram.storage import save
+
+TESTS = Path(__file__).parents[1]
+TEXT = "the cat sat on the mat\nthe dog sat\na cat and a dog\n\nthe end of the mat\non and on the cat sat\n" * 2
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One parser under attack."""
+
+    seeds: Callable[[], list[bytes]]
+    mutate: Mutation
+    use: Callable[[Path], object]
+    suffix: str = ""
+
+
+@functools.cache
+def counted(order: int = 3) -> ld.Counts:
+    return ld.count_text(io.BytesIO(TEXT.encode()), order=order)
+
+
+@functools.cache
+def fitted() -> ld.BackoffTable:
+    return ld.ModifiedKneserNey(fallback=(0.5, 1.0, 1.5)).fit(counted())
+
+
+def saved(thing: ld.Counts | ld.BackoffTable) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        save(thing, Path(folder) / "x.safetensors")
+        return (Path(folder) / "x.safetensors").read_bytes()
+
+
+def restructured(data: bytes, rng: random.Random) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return arrays_changed(data, rng, Path(folder))
+
+
+def use_table(path: Path) -> None:
+    table = ld.load(path)
+    if isinstance(table, ld.Counts):
+        return use_counts_of(table)
+    ids = np.arange(min(table.vocab.size, 6), dtype=np.int64)
+    rows = table.prob([(), (table.vocab.bos,), tuple(int(word) for word in ids[:2])])
+    assert np.isfinite(rows).all()
+    ids = ids[table.vocab.events[ids]]
+    if len(ids):
+        table.logprob(ids, [(table.vocab.bos,)] * len(ids))
+        table.perplexity([ids[:2]])
+    return None
+
+
+def use_counts(path: Path) -> None:
+    loaded = ld.load(path)
+    if isinstance(loaded, ld.Counts):
+        use_counts_of(loaded)
+
+
+def use_counts_of(counts: ld.Counts) -> None:
+    for name in OWN:
+        try:
+            table = get_smoother(name).fit(counts)
+        except ld.LidstoneError:
+            continue
+        rows = table.prob([(), (counts.vocab.bos,)])
+        assert np.isfinite(rows).all() and (rows > -1e-9).all() and (rows < 1 + 1e-9).all(), name
+
+
+def arpa() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        ld.write_arpa(fitted(), Path(folder) / "x.arpa")
+        return [(Path(folder) / "x.arpa").read_bytes()]
+
+
+def use_arpa(path: Path) -> None:
+    table = ld.read_arpa(path)
+    table.prob([(), (table.vocab.bos,)])
+
+
+def use_recipe(path: Path) -> None:
+    from lidstone.recipe.recipe import load_recipe
+
+    json.dumps(load_recipe(path).to_dict(), allow_nan=False)
+
+
+def use_override(path: Path) -> None:
+    from lidstone.recipe.recipe import load_recipe
+
+    text = path.read_bytes().decode("utf-8", "replace")
+    json.dumps(load_recipe("demo", [text]).to_dict(), allow_nan=False)
+
+
+def recipes() -> list[bytes]:
+    from lidstone.recipe.recipe import RECIPES
+
+    return [path.read_bytes() for path in sorted(RECIPES.glob("*.yaml"))]
+
+
+@functools.cache
+def run_tree() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(TESTS / "run_trees.py")))
+
+
+def records() -> list[bytes]:
+    trees = run_tree()
+    return [json.dumps(trees.record(name, 1, task=task)).encode() for name, task in (("katz", "lm"), ("none", "mt"))]
+
+
+def use_record(path: Path) -> None:
+    from lidstone.experiment.record import read_record
+    from lidstone.report import Report
+
+    read_record(path.parent)
+    Report.from_runs(path).to_json()
+
+
+def sentences() -> list[bytes]:
+    text = json.dumps({"nll": [1.0, 2.0], "tokens": [3, 4], "bleu_statistics": [[1] * 10] * 2})
+    return [text.encode(), gzip.compress(text.encode())]
+
+
+def use_sentences(path: Path) -> None:
+    from lidstone.report.runs import Run
+
+    replace(Run.from_dict(run_tree().record("katz", 1)), sentences_file=path).sentences()
+
+
+def codes() -> list[bytes]:
+    return [b"#version: 0.2\nt h\nth e</w>\nc a\nca t</w>\na t</w>\n"]
+
+
+def use_codes(path: Path) -> None:
+    from lidstone.text.tokenizer import BPE
+
+    BPE.load(path).encode_lines(["the cat sat"])
+
+
+def use_text(path: Path) -> None:
+    counts = ld.count_text(path, order=2)
+    ld.read_words(path, counts.vocab)
+    for vocab in (fitted().vocab, ld.Vocabulary(size=5, eos=0, tokens=("</s>", "the", "cat", "sat", "on"))):
+        with contextlib.suppress(ld.LidstoneError):
+            ld.read_words(path, vocab)
+
+
+def texts() -> list[bytes]:
+    return [TEXT.encode(), "naïve café \u2028 \u00a0 x\nthe \x0c cat\n".encode(), gzip.compress(TEXT.encode())]
+
+
+def archives() -> list[bytes]:
+    made = []
+    for mode in ("w:gz", "w:xz", "w:bz2", "w"):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode=mode) as tar:
+            info = tarfile.TarInfo("a.txt")
+            info.size = len(TEXT)
+            tar.addfile(info, io.BytesIO(TEXT.encode()))
+        made.append(out.getvalue())
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", method) as archive:
+            archive.writestr("a.txt", TEXT)
+        made.append(out.getvalue())
+    return made
+
+
+def use_archive(path: Path) -> None:
+    from lidstone.corpus.archives import extract
+
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        extract(path, Path(folder), {"a.txt": "a.txt"})
+
+
+def kenlm_binaries() -> list[bytes]:
+    files = sorted((TESTS / "golden" / "files").glob("*.kenlm*"))
+    return [path.read_bytes() for path in files]
+
+
+def use_kenlm(path: Path) -> None:
+    from lidstone import kenlm
+
+    model = kenlm.Model(str(path))
+    assert np.isfinite(model.score("the cat sat"))
+
+
+PARSERS = {
+    "arpa": Parser(arpa, one_of(bytes_changed, lines_changed), use_arpa, ".arpa"),
+    "table": Parser(lambda: [saved(fitted())], one_of(bytes_changed, restructured, restructured), use_table),
+    "counts": Parser(lambda: [saved(counted())], one_of(bytes_changed, restructured, restructured), use_counts),
+    "recipe": Parser(recipes, one_of(bytes_changed, lines_changed), use_recipe, ".yaml"),
+    "override": Parser(
+        lambda: [b"training.seed=3", b"methods.katz.gamma_plus=0.5", b"sweep.axes={training.epochs: [1, 2]}",
+                 b"corpus.fraction=0.5", b"model.options={a: [1]}"], bytes_changed, use_override),
+    "run.json": Parser(records, one_of(bytes_changed, json_changed, json_changed), use_record),
+    "sentences": Parser(sentences, one_of(bytes_changed, json_changed), use_sentences),
+    "bpe codes": Parser(codes, one_of(bytes_changed, lines_changed), use_codes),
+    "text": Parser(texts, one_of(bytes_changed, lines_changed), use_text),
+    "archive": Parser(archives, bytes_changed, use_archive),
+}  # fmt: skip
+if kenlm_binaries():
+    PARSERS["kenlm binary"] = Parser(kenlm_binaries, bytes_changed, use_kenlm)

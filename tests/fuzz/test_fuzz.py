@@ -1,0 +1,18 @@
+"""A short round of hostile input in every test run; `python -m tests.fuzz` makes it as long as you like."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from tests.fuzz.parsers import PARSERS
+from tests.fuzz.runner import fuzz
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits on memory are those of Linux")
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_hostile_input_gets_an_answer_or_a_refusal(parser: str) -> None:
+    result = fuzz(parser, 150, seed=20)
+    assert result.findings == {}
+    assert result.inputs == 150 and result.refusals > 0
