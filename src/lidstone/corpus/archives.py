@@ -7,6 +7,7 @@ is damaged anywhere, encrypted, or unpacks to far more than text can shrink to.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import lzma
 import stat
@@ -38,14 +39,11 @@ def extract(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
             with tarfile.open(archive) as opened_tar:
                 _write_all(_tar_members(opened_tar), archive, folder, members)
                 _read_to_end(opened_tar)
-    except _BAD as error:
-        raise DataError(
-            f"{archive.name} is no readable archive: {_first_line(error)}", hint="download it again"
-        ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    except (*_BAD, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk's fault
+            raise
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"{archive.name} is no readable archive: {reason}", hint="download it again") from error
 
 
 def is_safe(name: str) -> bool:
