@@ -7,7 +7,9 @@ is a finding and a new child goes on behind it.
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing as mp
+import os
 import random
 import signal
 import tempfile
@@ -76,6 +78,8 @@ def _child(parser: str, seed: int, start: int, inputs: int, folder: str) -> None
     from tests.fuzz.parsers import PARSERS
 
     warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    os.fsync = lambda file: None  # the mutated files need not survive anything
     chosen = PARSERS[parser]
     seeds = chosen.seeds()
     _warm(chosen, seeds, Path(folder))
