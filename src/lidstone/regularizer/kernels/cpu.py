@@ -80,7 +80,7 @@ def gradient(
     base: bool = True,
     inplace: bool = False,
 ) -> Tensor:
-    """Scale * dlosses/dlogits, in the type of the logits, and in their memory if `inplace`.
+    """The gradient of scale * losses, in the type of the logits, and in their memory if `inplace`.
 
     base=False leaves out the share of the dense base, scale * plus * base_weight * base, which is then the caller's.
     """

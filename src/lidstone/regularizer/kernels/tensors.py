@@ -169,7 +169,7 @@ def gradient(
     entries: Entries | None = None,
     inplace: bool = False,
 ) -> Tensor:
-    """Scale * dlosses/dlogits, in the type of the logits, and in their memory if `inplace`."""
+    """The gradient of scale * losses, in the type of the logits, and in their memory if `inplace`."""
     found = torch.softmax(logits.detach().reshape(-1, logits.shape[-1]).float(), -1)
     mass, label = (scale, scale) if plan is None else (scale * plan.mass, scale * plan.label)
     found.mul_(mass[:, None]).masked_fill_((mass == 0)[:, None], 0.0)  # what does not count may be NaN

@@ -1,0 +1,251 @@
+"""The Triton programs: one finds the histories of a batch, one takes the loss of a row of logits, one its gradient.
+
+A program owns one row, so nothing is added up across programs: no atomics, and the same numbers at every run. The row
+is read once in the forward pass (log-sum-exp and product with the base as the maximum moves, then the n-grams of the
+history and its suffixes, whose logits are still in the cache) and read and written once in the backward pass.
+Whatever the type of the logits, arithmetic is in float32.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def child_of(node, word, mask, first, words, steps):  # type: ignore[no-untyped-def]
+    """The child of each node with this word, or -1: a binary search."""
+    mask = mask & (node >= 0) & (word >= 0)
+    low = tl.load(first + node, mask=mask, other=0)
+    end = tl.load(first + node + 1, mask=mask, other=0)
+    high = end
+    for _ in range(steps):
+        middle = low + (high - low) // 2
+        inside = low < high
+        below = inside & (tl.load(words + middle, mask=mask & inside, other=0) < word)
+        low = tl.where(below, middle + 1, low)
+        high = tl.where(inside & ~below, middle, high)
+    found = mask & (low < end)
+    found = found & (tl.load(words + low, mask=found, other=-1) == word)
+    return tl.where(found, low, -1)
+
+
+@triton.jit
+def plan_program(  # type: ignore[no-untyped-def]
+    labels, contexts, out_state, out_slot, out_mass, out_label, out_plus, out_minus, out_z, out_smoothed,
+    positions, time,
+    first, words, suffixes, rows, backoffs, base, tokens, predicted, zs, shifts, strengths,
+    steps, vocab, ORDER: tl.constexpr, NGRAM: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The fields of `Plan` of BLOCK positions."""
+    t = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = t < positions
+    column = t % time
+    state = tl.full((BLOCK,), -1, tl.int32)
+    known = tl.zeros((BLOCK,), tl.int32)
+    for length in tl.static_range(1, ORDER):
+        inside = mask & (column >= length - 1)
+        node = tl.full((BLOCK,), -1, tl.int32)
+        for back in tl.static_range(length):
+            context = tl.load(contexts + t - (length - 1 - back), mask=inside, other=-1)
+            context = tl.where(context > vocab, -1, context)
+            token = tl.load(tokens + context, mask=inside & (context >= 0), other=-1)
+            if back == 0:
+                node = token
+            else:
+                node = child_of(node, token, inside, first, words, steps)
+        state = tl.where(node >= 0, node, state)
+        known = tl.where(node >= 0, length, known)
+    label = tl.load(labels + t, mask=mask, other=-1)
+    word = tl.where((label >= 0) & (label < vocab), label, 0).to(tl.int32)
+    shift = tl.full((BLOCK,), -1, tl.int64)
+    smoothed = tl.zeros((BLOCK,), tl.float32)
+    whole = mask & (tl.load(predicted + word, mask=mask, other=0) != 0)
+    if NGRAM:
+        if ORDER == 1:
+            z = tl.load(zs + tl.zeros((BLOCK,), tl.int32), mask=mask, other=0.0)
+        else:
+            z = tl.load(zs + state, mask=mask & (state >= 0), other=-1.0)
+            shift = tl.where(z >= 0, tl.load(shifts + known, mask=mask, other=-1), shift)
+        whole = whole & (z >= 0)
+        z = tl.maximum(z, 0.0)
+    else:
+        weight = tl.full((BLOCK,), 1.0, tl.float32)
+        node = state
+        for _ in tl.static_range(1, ORDER):
+            found = child_of(node, word, mask, first, words, steps)
+            smoothed += weight * tl.load(rows + found, mask=found >= 0, other=0.0)
+            weight *= tl.load(backoffs + node, mask=mask & (node >= 0), other=1.0)
+            node = tl.load(suffixes + node, mask=mask & (node >= 0), other=-1)
+        smoothed += weight * tl.load(base + word, mask=mask, other=0.0)
+        z = 1.0 - smoothed
+    plus = tl.where(whole, tl.load(strengths), 0.0)
+    minus = tl.where(whole, tl.load(strengths + 1), 0.0)
+    gold = 1.0 - plus * smoothed
+    if not NGRAM:
+        gold += minus * z
+    tl.store(out_state + t, state.to(tl.int64), mask=mask)
+    tl.store(out_slot + t, shift, mask=mask)
+    tl.store(out_mass + t, 1.0 + (plus + minus) * z, mask=mask)
+    tl.store(out_label + t, gold, mask=mask)
+    tl.store(out_plus + t, plus, mask=mask)
+    tl.store(out_minus + t, minus, mask=mask)
+    tl.store(out_z + t, z, mask=mask)
+    tl.store(out_smoothed + t, smoothed, mask=mask)
+
+
+@triton.jit
+def row_of(logits, row, time, batch_stride, time_stride):  # type: ignore[no-untyped-def]
+    """Where a row of logits (batch, time, V) begins."""
+    row = row.to(tl.int64)
+    return logits + (row // time) * batch_stride + (row % time) * time_stride
+
+
+@triton.jit
+def safe_product(weight, value):  # type: ignore[no-untyped-def]
+    """The product, and 0 where the weight is 0 even if the value is -inf (a masked id)."""
+    return tl.where(weight == 0.0, 0.0, weight * value)
+
+
+@triton.jit
+def losses_program(  # type: ignore[no-untyped-def]
+    logits, labels, out_total, out_nll, out_plus, out_minus, out_shift, out_lse, out_base_weight,
+    time, batch_stride, time_stride, vocab, states, slots, plan_plus, plan_minus, plan_z, plan_smoothed,
+    first, words, suffixes, rows, backoffs, base, plus_values, minus_values, dense_minus,
+    PLAIN: tl.constexpr, ORDER: tl.constexpr, NGRAM: tl.constexpr, BLOCK: tl.constexpr, LIST: tl.constexpr,
+):  # fmt: skip
+    """Total, nll, plus and minus of one row, and shift, log-sum-exp and weight of the base for its gradient."""
+    DENSE: tl.constexpr = NGRAM and ORDER == 1
+    row = tl.program_id(0)
+    label = tl.load(labels + row)
+    total, nll, plus, minus, shift, lse, base_weight = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    if label >= 0:
+        z = row_of(logits, row, time, batch_stride, time_stride)
+        highest = float("-inf")
+        scaled, on_base, of_base, on_minus, of_minus = 0.0, 0.0, 0.0, 0.0, 0.0
+        for start in range(0, vocab, BLOCK):
+            at = start + tl.arange(0, BLOCK)
+            inside = at < vocab
+            value = tl.load(z + at, mask=inside, other=float("-inf")).to(tl.float32)
+            higher = tl.maximum(highest, tl.max(value, 0))
+            centre = tl.where(higher == float("-inf"), 0.0, higher)
+            moved = tl.where(highest == float("-inf"), 0.0, centre - highest)
+            scaled = scaled * tl.exp(-moved) + tl.sum(tl.exp(value - centre), 0)
+            if not PLAIN:
+                weight = tl.load(base + at, mask=inside, other=0.0)
+                on_base = on_base - moved * of_base + tl.sum(safe_product(weight, value - centre), 0)
+                of_base += tl.sum(weight, 0)
+            if DENSE:
+                weight = tl.load(dense_minus + at, mask=inside, other=0.0)
+                on_minus = on_minus - moved * of_minus + tl.sum(safe_product(weight, value - centre), 0)
+                of_minus += tl.sum(weight, 0)
+            highest = higher
+        shift = tl.where(highest == float("-inf"), 0.0, highest)
+        lse = tl.log(scaled)
+        gold = tl.load(z + label, mask=label < vocab, other=float("nan")).to(tl.float32) - shift
+        nll = lse - gold
+        total = nll
+        if not PLAIN:
+            taken = on_minus
+            sparse = 0.0
+            base_weight = 1.0
+            slot = tl.load(slots + row).to(tl.int32)
+            g_plus = tl.load(plan_plus + row)
+            g_minus = tl.load(plan_minus + row)
+            used = (g_plus != 0.0) | (g_minus != 0.0)
+            state = tl.where(used, tl.load(states + row).to(tl.int32), -1)
+            for level in tl.static_range(1, ORDER):
+                begin = tl.load(first + state, mask=state >= 0, other=0)
+                end = tl.load(first + state + 1, mask=state >= 0, other=0)
+                level_sum = 0.0
+                for start in range(begin, end, LIST):
+                    at = start + tl.arange(0, LIST)
+                    inside = at < end
+                    word = tl.load(words + at, mask=inside, other=0)
+                    value = tl.load(z + word, mask=inside, other=0.0).to(tl.float32) - shift
+                    if NGRAM and level == 1:
+                        given = tl.load(plus_values + at - slot, mask=inside, other=0.0)
+                        away = tl.load(minus_values + at - slot, mask=inside, other=0.0)
+                        taken += tl.sum(safe_product(tl.where(inside, away, 0.0), value), 0)
+                    else:
+                        given = tl.load(rows + at, mask=inside, other=0.0)
+                    level_sum += tl.sum(safe_product(tl.where(inside, given, 0.0), value), 0)
+                sparse += base_weight * level_sum
+                base_weight *= tl.load(backoffs + state, mask=state >= 0, other=1.0)
+                state = tl.load(suffixes + state, mask=state >= 0, other=-1)
+            moved_mass = tl.load(plan_z + row)
+            at_label = tl.load(plan_smoothed + row)
+            smoothed = sparse + safe_product(base_weight, on_base)
+            plus = safe_product(g_plus, moved_mass * lse - smoothed + at_label * gold)
+            if not NGRAM:
+                taken = moved_mass * gold
+            minus = safe_product(g_minus, moved_mass * lse - taken)
+            total = nll + plus + minus
+    tl.store(out_total + row, total)
+    tl.store(out_nll + row, nll)
+    tl.store(out_plus + row, plus)
+    tl.store(out_minus + row, minus)
+    tl.store(out_shift + row, shift)
+    tl.store(out_lse + row, lse)
+    tl.store(out_base_weight + row, base_weight)
+
+
+@triton.jit
+def gradient_program(  # type: ignore[no-untyped-def]
+    logits, out, labels, scale, saved_shift, saved_lse, saved_base_weight,
+    time, batch_stride, time_stride, out_batch_stride, out_time_stride, vocab,
+    states, slots, plan_mass, plan_label, plan_plus, plan_minus,
+    first, words, suffixes, rows, backoffs, base, plus_values, minus_values, dense_minus,
+    PLAIN: tl.constexpr, ORDER: tl.constexpr, NGRAM: tl.constexpr, BLOCK: tl.constexpr, LIST: tl.constexpr,
+):  # fmt: skip
+    """Scale times the gradient of one row's loss; `out` may be `logits` itself."""
+    row = tl.program_id(0)
+    DENSE: tl.constexpr = NGRAM and ORDER == 1
+    label = tl.load(labels + row)
+    factor = tl.load(scale + row)
+    factor = tl.where(label >= 0, factor, 0.0)
+    z = row_of(logits, row, time, batch_stride, time_stride)
+    g = row_of(out, row, time, out_batch_stride, out_time_stride)
+    shift = tl.load(saved_shift + row)
+    lse = tl.load(saved_lse + row)
+    mass, gold, on_base, on_minus = factor, factor, 0.0, 0.0
+    if not PLAIN:
+        mass = factor * tl.load(plan_mass + row)
+        gold = factor * tl.load(plan_label + row)
+        g_plus = factor * tl.load(plan_plus + row)
+        on_minus = factor * tl.load(plan_minus + row)
+        on_base = g_plus * tl.load(saved_base_weight + row)
+    silent = mass == 0.0  # what does not count may be NaN or infinite
+    for start in range(0, vocab, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        inside = at < vocab
+        value = tl.load(z + at, mask=inside, other=0.0).to(tl.float32)
+        made = tl.where(silent, 0.0, mass * tl.exp(value - shift - lse))
+        if not PLAIN:
+            made -= on_base * tl.load(base + at, mask=inside, other=0.0)
+        if DENSE:
+            made -= on_minus * tl.load(dense_minus + at, mask=inside, other=0.0)
+        made -= tl.where(at == label, gold, 0.0)
+        tl.store(g + at, made.to(out.dtype.element_ty), mask=inside)
+    if not PLAIN:
+        slot = tl.load(slots + row).to(tl.int32)
+        used = (g_plus != 0.0) | (on_minus != 0.0)
+        state = tl.where(used, tl.load(states + row).to(tl.int32), -1)
+        weight = g_plus
+        for level in tl.static_range(1, ORDER):
+            tl.debug_barrier()  # one word may be on several levels, and all were written above
+            begin = tl.load(first + state, mask=state >= 0, other=0)
+            end = tl.load(first + state + 1, mask=state >= 0, other=0)
+            for start in range(begin, end, LIST):
+                at = start + tl.arange(0, LIST)
+                inside = at < end
+                word = tl.load(words + at, mask=inside, other=0)
+                if NGRAM and level == 1:
+                    share = weight * tl.load(plus_values + at - slot, mask=inside, other=0.0)
+                    share += on_minus * tl.load(minus_values + at - slot, mask=inside, other=0.0)
+                else:
+                    share = weight * tl.load(rows + at, mask=inside, other=0.0)
+                before = tl.load(g + word, mask=inside, other=0.0).to(tl.float32)
+                tl.store(g + word, (before - share).to(out.dtype.element_ty), mask=inside)
+            weight *= tl.load(backoffs + state, mask=state >= 0, other=1.0)
+            state = tl.load(suffixes + state, mask=state >= 0, other=-1)
