@@ -2,6 +2,7 @@
 # make test    every test                           make bench   the benchmarks
 # make format  rewrite the code in the house style  make results docs/results.md from the runs in results/
 # make docs    the documentation site, in site/      make clean   forget the environment and the caches
+# make test-gpu  the kernels on this machine's GPU
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
 
@@ -14,7 +15,7 @@ CODE := $(wildcard src tests benchmarks examples results docs)
 TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test check format bench results docs clean
+.PHONY: demo test check test-gpu format bench results docs clean
 
 demo: .venv/.installed
 	$(BIN)/lidstone demo $(if $(SMOKE),--smoke)
@@ -27,6 +28,10 @@ check: .venv/.installed
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
 	$(PYTEST) -m "not slow"
+
+test-gpu: .venv/.installed
+	$(TEST_ENV) $(BIN)/python -m pytest -m gpu -rs tests/unit
+	$(BIN)/python benchmarks/gpu.py --quick
 
 format: .venv/.installed
 	$(BIN)/ruff format $(CODE)

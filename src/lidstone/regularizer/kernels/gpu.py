@@ -27,10 +27,13 @@ def plan(labels: Tensor, contexts: Tensor, table: Table, facts: Facts) -> Plan:
     found = Plan(*nodes, *(labels.new_empty(number, dtype=torch.float32) for _ in range(6)))
     arrays = (table.first, table.words, table.suffixes, table.rows, table.backoffs, table.base, table.tokens)
     ngram = (table.predicted.view(torch.uint8), table.zs, table.shifts, table.strengths)
+    if not number:
+        return found
     with on_device(labels):
         plan_program[(blocks(number, POSITIONS_AT_ONCE),)](
             labels.contiguous(), contexts.contiguous(), *found, number, contexts.shape[-1], *arrays, *ngram,
-            facts.steps, len(table.base), ORDER=facts.order, NGRAM=facts.ngram, BLOCK=POSITIONS_AT_ONCE, num_warps=4,
+            facts.steps, len(table.base), ORDER=facts.order, NGRAM=facts.ngram, BLOCK=POSITIONS_AT_ONCE,
+            num_warps=4, enable_fp_fusion=True,
         )  # fmt: skip
     return found
 
@@ -49,14 +52,17 @@ def losses(
 ) -> Losses:
     """The loss of each position and its parts; plain negative log-likelihood without a plan."""
     z = rows_of(logits.detach())
-    found = [z.new_empty(len(labels), dtype=torch.float32) for _ in range(7)]
+    total, nll, plus, minus, *rest = (z.new_empty(len(labels), dtype=torch.float32) for _ in range(7))
+    found = Losses(total, nll, plus, minus, Saved(*rest))
     coefficients = ("states", "shifts", "plus", "minus", "z", "label_smoothed")
+    if not len(labels):
+        return found
     with on_device(z):
         losses_program[(len(labels),)](
-            z, labels, *found, z.shape[1], *z.stride()[:2], z.shape[2],
+            z, labels, *found[:4], *found.saved, z.shape[1], *z.stride()[:2], z.shape[2],
             *_fields(plan, coefficients, z), *_arrays(table, z), **launch(z.shape[2], plan, facts),
         )  # fmt: skip
-    return Losses(*found[:4], Saved(*found[4:]))
+    return found
 
 
 def gradient(
@@ -74,6 +80,8 @@ def gradient(
     out = logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
     z, made = rows_of(logits.detach()), rows_of(out)
     coefficients = ("states", "shifts", "mass", "label", "plus", "minus")
+    if not len(labels):
+        return out
     with on_device(z):
         gradient_program[(len(labels),)](
             z, made, labels, scale.contiguous(), *(each.contiguous() for each in saved), z.shape[1],
@@ -89,13 +97,13 @@ def rows_of(logits: Tensor) -> Tensor:
     return z if z.stride(-1) == 1 or z.shape[-1] == 1 else z.contiguous()
 
 
-def launch(size: int, plan: Plan | None, facts: Facts) -> dict[str, Any]:
+def launch(size: int, plan: Any, facts: Facts) -> dict[str, Any]:
     """The constants of a program: short rows are read in one block, long ones in blocks of 4,096."""
     block = min(4096, 1 << max(size - 1, 1).bit_length())
     warps = max(1, min(8, block // 512))
     order, ngram = (1, False) if plan is None else (facts.order, facts.ngram)
     constants = {"ORDER": order, "NGRAM": ngram, "BLOCK": block, "LIST": min(NGRAMS_AT_ONCE, block)}
-    return {"PLAIN": plan is None, **constants, "num_warps": warps}
+    return {"PLAIN": plan is None, **constants, "num_warps": warps, "enable_fp_fusion": True}
 
 
 def blocks(number: int, size: int) -> int:

@@ -216,6 +216,14 @@ def gradient_program(  # type: ignore[no-untyped-def]
         on_minus = factor * tl.load(plan_minus + row)
         on_base = g_plus * tl.load(saved_base_weight + row)
     silent = mass == 0.0  # what does not count may be NaN or infinite
+    counted = (label >= 0) & (label < vocab)
+    at_label = tl.load(z + label, mask=counted, other=0.0).to(tl.float32)
+    at_label = tl.where(silent, 0.0, mass * tl.exp(at_label - shift - lse)) - gold
+    if not PLAIN:
+        at_label -= on_base * tl.load(base + label, mask=counted, other=0.0)
+    if DENSE:
+        at_label -= on_minus * tl.load(dense_minus + label, mask=counted, other=0.0)
+    tl.debug_barrier()  # the label's logit was read; from here on it may be overwritten
     for start in range(0, vocab, BLOCK):
         at = start + tl.arange(0, BLOCK)
         inside = at < vocab
@@ -225,7 +233,6 @@ def gradient_program(  # type: ignore[no-untyped-def]
             made -= on_base * tl.load(base + at, mask=inside, other=0.0)
         if DENSE:
             made -= on_minus * tl.load(dense_minus + at, mask=inside, other=0.0)
-        made -= tl.where(at == label, gold, 0.0)
         tl.store(g + at, made.to(out.dtype.element_ty), mask=inside)
     if not PLAIN:
         slot = tl.load(slots + row).to(tl.int32)
@@ -245,7 +252,10 @@ def gradient_program(  # type: ignore[no-untyped-def]
                     share += on_minus * tl.load(minus_values + at - slot, mask=inside, other=0.0)
                 else:
                     share = weight * tl.load(rows + at, mask=inside, other=0.0)
+                at_label -= tl.sum(tl.where(inside & (word == label), share, 0.0), 0)
                 before = tl.load(g + word, mask=inside, other=0.0).to(tl.float32)
                 tl.store(g + word, (before - share).to(out.dtype.element_ty), mask=inside)
             weight *= tl.load(backoffs + state, mask=state >= 0, other=1.0)
             state = tl.load(suffixes + state, mask=state >= 0, other=-1)
+    tl.debug_barrier()
+    tl.store(g + label, at_label.to(out.dtype.element_ty), mask=counted)  # by far the largest: rounded once
