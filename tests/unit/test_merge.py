@@ -101,7 +101,7 @@ def test_equal_tries_become_one_without_copies():
 
 
 def test_orders_must_agree():
-    with pytest.raises(InputError, match="order 2 and the counts have order 3"):
+    with pytest.raises(InputError, match="order 2, the counts have order 3"):
         align(fit([[1, 2]], 2), count([[1, 2]], VOCAB, 3))
 
 

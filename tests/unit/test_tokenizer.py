@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.text.corpora import embedded_corpus
-from lidstone.text.export import to_transformers
 from lidstone.text.tokenizer import BPE, learn_bpe, subword_vocabulary
-from lidstone.text.vocabulary import Vocabulary
 
 LINES = [" ".join(sentence) for sentence in embedded_corpus()[:400]]
 LEARNT = learn_bpe(LINES, 300)
@@ -90,28 +88,3 @@ def test_the_vocabulary_of_encoded_text():
     assert subword_vocabulary([["a", "a", "b"]], min_count=2).tokens[3:] == ("a",)
     with pytest.raises(InputError, match="lack </s>"):
         subword_vocabulary([["a"]], specials=("<pad>",))
-
-
-def test_a_hugging_face_tokenizer_gives_the_same_ids_and_the_text_back(tmp_path):
-    from transformers import AutoTokenizer
-
-    encoded = LEARNT.encode_lines(LINES)
-    vocab = subword_vocabulary(encoded, closed_under=LEARNT)
-    to_transformers(LEARNT, vocab).save_pretrained(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-
-    unseen = [*LINES, "the 𝄞 theory"]
-    ids = tokenizer(unseen)["input_ids"]
-    expected = [vocab.encode(line).tolist() for line in LEARNT.encode_lines(unseen)]
-    assert ids == [[*line, vocab.eos] for line in expected]
-    assert tokenizer.batch_decode(ids[:-1], skip_special_tokens=True) == LINES
-    assert (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.eos_token_id) == (0, 1, 2)
-    again = Vocabulary.from_tokenizer(tokenizer)
-    assert (again.size, again.eos, again.unk, again.unpredictable) == (vocab.size, 2, 1, (0,))
-
-
-def test_the_hugging_face_tokenizer_needs_the_pieces_that_merges_pass_through():
-    bpe = BPE((("a", "b"), ("ab", "c</w>")))
-    with pytest.raises(InputError, match="lacks") as caught:
-        to_transformers(bpe, subword_vocabulary(bpe.encode_lines(["abc"])))
-    assert "closed_under" in caught.value.hint

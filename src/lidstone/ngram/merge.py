@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
@@ -33,12 +32,7 @@ def align(table: BackoffTable, counts: Counts) -> tuple[BackoffTable, Counts]:
     >>> aligned.trie is counts.trie, table.trie.size, aligned.trie.size
     (True, 7, 10)
     """
-    table.require(counts.vocab)
-    if table.order != counts.order:
-        raise InputError(
-            f"the table has order {table.order} and the counts have order {counts.order}",
-            hint="count again with the table's order",
-        )
+    table.require_counts(counts)
     if table.trie is counts.trie:
         return table, counts
     if same_ngrams(table.trie, counts.trie):

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query, state
-from lidstone.ngram.counts import Sentences, flatten
+from lidstone.ngram.counts import Counts, Sentences, flatten
 from lidstone.ngram.scoring import perplexity_of
 from lidstone.ngram.trie import Trie
 from lidstone.text.display import html_table
@@ -217,6 +217,15 @@ class BackoffTable:
                 f"the table was made with another vocabulary ({self.vocab.size} ids, fingerprint "
                 f"{self.vocab.fingerprint}) than this one ({vocab.size} ids, {vocab.fingerprint})",
                 hint="count and fit again with the tokenizer in use",
+            )
+
+    def require_counts(self, counts: Counts) -> None:
+        """Refuse counts of another vocabulary or order than the table's own."""
+        self.require(counts.vocab)
+        if counts.order != self.order:
+            raise InputError(
+                f"the table has order {self.order}, the counts have order {counts.order}",
+                hint="count and fit with one order",
             )
 
     @property

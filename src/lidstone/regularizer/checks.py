@@ -57,12 +57,7 @@ def check_counts(table: BackoffTable | None, counts: Counts | None, empirical: E
     if table is None:
         return
     if counts is not None:
-        table.require(counts.vocab)
-        if counts.order != table.order:
-            raise InputError(
-                f"the table has order {table.order}, the counts have order {counts.order}",
-                hint="count and fit with one order",
-            )
+        table.require_counts(counts)
     if empirical == "ngram":
         if counts is None:
             raise InputError('empirical="ngram" needs the counts of the training text', hint="pass counts=")

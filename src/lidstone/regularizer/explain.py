@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer.split import require_whole
@@ -25,7 +24,7 @@ Floats = NDArray[np.float64]
 Tokens = Sequence[str]
 
 
-class Row(NamedTuple):
+class ExplainedWord(NamedTuple):
     """One word of an explanation."""
 
     word: str
@@ -62,20 +61,20 @@ class Explanation:
     z: float
     """Z, the mass that smoothing moves; 0 where c(h) = 0, for there is nothing to move"""
 
-    def top(self, number: int, tokens: Tokens | None = None) -> list[Row]:
+    def top(self, number: int, tokens: Tokens | None = None) -> list[ExplainedWord]:
         """The words that matter most, with their probabilities."""
-        return self._rows(self.leading(number), tokens)
+        return self._words(self.leading(number), tokens)
 
-    def top_of_each(self, number: int, tokens: Tokens | None = None) -> list[Row]:
+    def top_of_each(self, number: int, tokens: Tokens | None = None) -> list[ExplainedWord]:
         """The words of `top`, and those with the largest p+ and p-, however rare they are; at most 3 x number."""
         moved = [np.argsort(-column, kind="stable")[:number] for column in (self.plus, self.minus)]
         moving = [words[column[words] > 0] for words, column in zip(moved, (self.plus, self.minus), strict=True)]
         chosen = dict.fromkeys(np.concatenate([self.leading(number), *moving]).tolist())
-        return self._rows(list(chosen), tokens)
+        return self._words(list(chosen), tokens)
 
-    def _rows(self, words: Iterable[int], tokens: Tokens | None) -> list[Row]:
+    def _words(self, words: Iterable[int], tokens: Tokens | None) -> list[ExplainedWord]:
         columns = (self.p, self.smoothed, self.plus, self.minus)
-        return [Row(_name(word, tokens), *(float(column[word]) for column in columns)) for word in words]
+        return [ExplainedWord(_name(word, tokens), *(float(column[word]) for column in columns)) for word in words]
 
     def leading(self, number: int) -> NDArray[np.int64]:
         """Their ids: by the larger of p and p~, then by how far they move, then by id."""
@@ -90,12 +89,7 @@ def explain(table: BackoffTable, counts: Counts, history: Sequence[int]) -> Expl
     shorter and does not begin a sentence is fine: then p is that of its own length.
     """
     require_whole(counts)
-    table.require(counts.vocab)
-    if table.order != counts.order:
-        raise InputError(
-            f"the table has order {table.order}, the counts have order {counts.order}",
-            hint="count and fit with one order",
-        )
+    table.require_counts(counts)
     recent = tuple(int(word) for word in history)[max(len(history) - table.order + 1, 0) :]
     smoothed = table.prob([recent])[0]
     followers = followers_of(counts, recent)

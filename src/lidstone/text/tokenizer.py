@@ -76,10 +76,6 @@ class BPE:
         """Join pieces to words again."""
         return f"{' '.join(pieces)} ".replace(f"{_SPLIT} ", "").removesuffix(" ")
 
-    def surfaces(self) -> list[str]:
-        """All pieces that the merges join and make, as they look in encoded text."""
-        return _surfaces(self._pieces(""))
-
     def _tokenizer_for(self, lines: Sequence[str]) -> tuple[Any, list[str]]:
         """The tokenizer and the surface of its ids, remade when letters turn up that it has not seen."""
         letters = set().union(*lines) - self._engine.get("letters", set())
@@ -109,12 +105,10 @@ def subword_vocabulary(
     *,
     specials: Sequence[str] = (PAD, UNK, EOS),
     min_count: int = 1,
-    closed_under: BPE | None = None,
 ) -> Vocabulary:
     """The vocabulary of encoded lines: specials, then pieces by falling frequency, ties by spelling.
 
-    `</s>` must be among the specials. `<pad>` and `<s>` are unpredictable. `closed_under` adds the pieces that
-    its merges pass through, which a Hugging Face tokenizer needs (`text/export.py`).
+    `</s>` must be among the specials. `<pad>` and `<s>` are unpredictable.
 
     >>> subword_vocabulary([["b@@", "a"], ["a"]]).tokens
     ('<pad>', '<unk>', '</s>', 'a', 'b@@')
@@ -124,8 +118,7 @@ def subword_vocabulary(
     counts = Counter(piece for line in lines for piece in line)
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
     frequent = (piece for piece in pieces if counts[piece] >= min_count)
-    passed = () if closed_under is None else closed_under.surfaces()
-    tokens = tuple(dict.fromkeys((*specials, *frequent, *passed)))
+    tokens = tuple(dict.fromkeys((*specials, *frequent)))
     unpredictable = tuple(number for number, token in enumerate(specials) if token in (PAD, "<s>"))
     unk = tokens.index(UNK) if UNK in specials else None
     return Vocabulary(len(tokens), tokens.index(EOS), unpredictable, unk, tokens)

@@ -149,17 +149,6 @@ class Vocabulary:
             )
         return array
 
-    def check_events(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return `ids` as an array if all of them can be predicted; else say which cannot."""
-        array = self.check_ids(ids)
-        wrong = ~self.events[array]
-        if wrong.any():
-            raise InputError(
-                f"id {array[wrong][0]} at position {int(wrong.argmax())} is declared unpredictable",
-                hint="remove padding and the model's own sentence start from the sentences",
-            )
-        return array
-
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits that tell vocabularies apart: size, eos, unk, unpredictable ids, strings where known."""

@@ -6,7 +6,7 @@ printed in the paper that is a joint probability; the smoother makes it conditio
 
     p(w|h) = r*(c(hw)) / norm(h),      r*(0) = n_1 / N_0,      norm(h) makes the sum over E one
 
-The n_r are those of the n-grams that have a full history. N_0 is how many of these were not seen: |E| times the
+The n_r are those of the n-grams that have a whole history. N_0 is how many of these were not seen: |E| times the
 histories, less the distinct n-grams; if it is zero, nothing is reserved. An unseen history: uniform.
 """
 
@@ -144,7 +144,7 @@ class GoodTuring:
 
 
 def _histogram(counts: Counts) -> NDArray[np.int64]:
-    """Counts of counts of all n-grams with a full history: the top order, and shorter ones that begin with `<s>`."""
+    """Counts of counts of all n-grams with a whole history: the top order, and shorter ones that begin with `<s>`."""
     shorter = [counts.counts[counts.trie.sentence_starts(order)] for order in range(2, counts.order)]
     top = counts.counts_of_counts(counts.order)
     starts = np.bincount(np.concatenate([np.empty(0, np.int64), *shorter]), minlength=len(top) + 1)
@@ -154,7 +154,7 @@ def _histogram(counts: Counts) -> NDArray[np.int64]:
 
 
 def _seen(counts: Counts) -> tuple[NDArray[np.int64], int]:
-    """The nodes of n-grams with a full history, and how many such n-grams were not seen."""
+    """The nodes of n-grams with a whole history, and how many such n-grams were not seen."""
     events = counts.vocab.event_count
     if counts.order == 1:
         words = np.flatnonzero(counts.counts[: counts.vocab.size])

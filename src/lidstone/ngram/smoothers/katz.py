@@ -66,9 +66,9 @@ class Katz:
         announce_fallback("katz", self.fallback, fallen)
         base = unigrams(counts) if plain else _discounted_unigrams(counts, factors[1][0])
         rows, backoffs = empty_level(counts)
-        full = np.append(base, np.zeros(counts.trie.size - len(base)))  # p(w|h) of every n-gram hw
+        probs = np.append(base, np.zeros(counts.trie.size - len(base)))  # p(w|h) of every n-gram hw
         for order in range(2, counts.order + 1):
-            _back_off(counts, order, factors[order][0], full, rows, backoffs)
+            _back_off(counts, order, factors[order][0], probs, rows, backoffs)
         notes = {
             "cutoffs": {str(order): cut for order, (_, cut) in factors.items()},
             "ratios": {str(order): found[1:-1].tolist() for order, (found, _) in factors.items()},
@@ -122,15 +122,15 @@ def _discounted_unigrams(counts: Counts, factors: Floats) -> Floats:
     return kept / total + unseen * (1 - kept.sum() / total) / unseen.sum()
 
 
-def _back_off(counts: Counts, order: int, factors: Floats, full: Floats, rows: Floats, backoffs: Floats) -> None:
-    """Fill one order's part of `full`, `rows` and `backoffs`."""
+def _back_off(counts: Counts, order: int, factors: Floats, probs: Floats, rows: Floats, backoffs: Floats) -> None:
+    """Fill one order's part of `probs`, `rows` and `backoffs`."""
     trie, histories = counts.trie, counts.trie.level(order - 1)
     bounds = histories.start, histories.stop, counts.vocab.event_count
-    _fill(trie.first, trie.suffixes, counts.counts, counts.totals, factors, *bounds, full, rows, backoffs)
+    _fill(trie.first, trie.suffixes, counts.counts, counts.totals, factors, *bounds, probs, rows, backoffs)
 
 
 @njit(cache=True, nogil=True)
-def _fill(first, suffixes, counts, totals, factors, start, stop, events, full, rows, backoffs):  # type: ignore[no-untyped-def]
+def _fill(first, suffixes, counts, totals, factors, start, stop, events, probs, rows, backoffs):  # type: ignore[no-untyped-def]
     most = len(factors) - 1
     taken_off = np.arange(most + 1) * (1 - factors)  # what a count of r gives away; above k, nothing
     often = np.zeros(most + 1, np.int64)
@@ -145,19 +145,19 @@ def _fill(first, suffixes, counts, totals, factors, start, stop, events, full, r
             kinds += 1
             seen += counts[child]
             often[min(counts[child], most)] += 1
-            term = full[suffixes[child]] + carry
+            term = probs[suffixes[child]] + carry
             carry = term - (rest - (rest - term))
             rest -= term
         if kinds == 0:
             for child in children:
-                full[child] = full[suffixes[child]]
+                probs[child] = probs[suffixes[child]]
             continue
         discounted = kinds < events and rest > NOTHING
         left = totals[history] - seen + (often * taken_off).sum()  # thresholds may have dropped some
         total = totals[history] + (left == 0) if discounted else seen
         backoffs[history] = max(left, left == 0) / total / rest if discounted else 0.0
         for child in children:
-            lower = backoffs[history] * full[suffixes[child]]
+            lower = backoffs[history] * probs[suffixes[child]]
             factor = factors[min(counts[child], most)] if discounted else 1.0
-            full[child] = counts[child] * factor / total if counts[child] else lower
-            rows[child] = full[child] - lower
+            probs[child] = counts[child] * factor / total if counts[child] else lower
+            rows[child] = probs[child] - lower
