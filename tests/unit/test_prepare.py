@@ -203,10 +203,10 @@ def test_source_and_target_may_share_merges_and_vocabulary(tmp_path):
     pairs = [("haus haus haut", "house mouse house")] * 4
     tokenizer = {"kind": "bpe", "merges": 5, "shared_vocabulary": True}
     shared = prepare_corpus(mt(tmp_path, pairs, tokenizer=tokenizer))
-    assert shared.shared_vocabulary
+    assert shared.source.vocabulary == shared.vocab
     assert shared.source.bpe == shared.target.bpe
     apart = prepare_corpus(mt(tmp_path, pairs, tokenizer={"kind": "bpe", "merges": 5, "joint": False}))
-    assert not apart.shared_vocabulary
+    assert apart.source.vocabulary != apart.vocab
     assert apart.source.bpe != apart.target.bpe
 
 
