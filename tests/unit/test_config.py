@@ -248,7 +248,7 @@ def test_overrides_reach_every_depth(tmp_path):
         ("=3", "cannot understand"),
         ("training.sed=3", "unknown key training.sed"),
         ("methods.zz.gamma=3", "the list has no item zz"),
-        ("name.x=3", "below a plain value"),
+        ("name.x=3", "below a value that has no keys"),
         ("training.seed={", "not valid YAML"),
     ],
 )

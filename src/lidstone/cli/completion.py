@@ -1,6 +1,6 @@
 """What the shell offers for a value that is being typed: smoothers, recipes, runs. Nothing heavy is imported.
 
-`lidstone --install-completion` sets it up for the shell at hand.
+`lidstone --install-completion` sets it up for your shell.
 """
 
 from __future__ import annotations

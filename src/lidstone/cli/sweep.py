@@ -189,7 +189,7 @@ class _Live:
         self.live.__exit__(*error)
 
     def update(self, states: list[MethodState], left: float | None) -> None:
-        """Draw the table anew."""
+        """Draw the table again."""
         self.live.update(progress_table(self.planned, states, left))
 
 

@@ -49,7 +49,7 @@ def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None
 
 
 def frequent_histories(counts: Counts, number: int = HISTORIES) -> Iterable[tuple[int, ...]]:
-    """The sentence start, then the whole histories that go on most often.
+    """The sentence start, then the longest histories, those that occur most often first.
 
     >>> from lidstone.ngram.counts import count
     >>> from lidstone.text.vocabulary import Vocabulary

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Thing = TypeVar("Thing", bound="Counts | BackoffTable")
 FORMAT = 1
-"""Part of every hash: raised when counting or fitting changes what it gives."""
+"""Part of every hash: increased when counting or fitting gives other results."""
 
 
 def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linear: bool = False) -> SmoothedLoss:

@@ -93,7 +93,7 @@ def _ours(folder: Path) -> SavedModel:
     load_residual(model, folder)
     sides = {side: _pipeline(folder, side) for side in ("target", "source")}
     if sides["target"] is None:
-        raise FileFormatError(f"{folder} has no target.json", hint="copy the whole model folder")
+        raise FileFormatError(f"{folder} has no target.json", hint="copy all files of the model folder")
     beam = Beam(**{_BEAM_KEYS[key]: value for key, value in facts["beam"].items()})
     return SavedModel(facts["task"], model, sides["target"], sides["source"], beam, str(facts["name"]))
 
@@ -125,7 +125,7 @@ def _pipeline(folder: Path, side: str) -> TextPipeline | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    hint = "train again, or copy the model folder anew"
+    hint = "train again, or copy the model folder again"
     value = read_json(path, hint)
     if not isinstance(value, dict):
         raise FileFormatError(f"{path} is damaged: it holds no settings", hint=hint)

@@ -1,6 +1,6 @@
 """Scores of a model on the parts of a prepared corpus: perplexity for both tasks, BLEU and chrF for translation.
 
-Under torchrun each process scores every n-th sentence, and all see the whole result.
+Under torchrun each process scores every n-th sentence, and all get the result for all sentences.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a recipe may say, its defaults, and the errors for what it may not."""
+"""Recipes: the keys they may have, the defaults, and the error messages for mistakes."""

@@ -1,4 +1,4 @@
-"""Pydantic's findings in the words of a recipe: the key, what it got, what is allowed, the nearest name."""
+"""Pydantic's errors in the terms of a recipe: the key, the value, what is allowed, the nearest known name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes: one YAML file that says what is trained on what, how, and what it is compared with.
+"""Recipes: one YAML file that says what is trained on which text, how, and what is compared.
 
     recipe = load_recipe("wikitext2_small", ["training.seed=2", "regularizer.order=3"])
     for name in recipe.method_names: train(recipe.method(name))
@@ -204,7 +204,7 @@ def _join(folder: Path, value: Any) -> Any:
 
 
 def _contradictions(recipe: Recipe) -> list[str]:
-    """What each section allows but the whole does not."""
+    """What each section allows but the recipe as a whole does not."""
     corpus, model, block = recipe.corpus, recipe.model, recipe.training.block_length
     names = recipe.method_names
     checks = {

@@ -151,12 +151,12 @@ class Regularizer(Section):
     form: Literal["exact", "published"] = "exact"
     """exact: the signed identity; published: both terms added, as the paper prints it."""
     empirical: Literal["token", "ngram"] = "token"
-    """What the smoothed distribution is compared with: the token at hand, or the n-gram frequencies."""
+    """What the smoothed distribution is compared with: the token at this position, or the n-gram frequencies."""
     schedule: Schedule = Schedule()
     noise: Literal["blank", "unigram", "kneser-ney"] = "kneser-ney"
     """noising: what inputs are replaced with; kneser-ney replaces targets, too."""
     folds: Annotated[int, Field(ge=2)] | None = None
-    """residual: each training sentence meets a table that was fitted without its fold; null: the whole table."""
+    """residual: each training sentence uses a table that was fitted without its fold; null: the table of all text."""
 
     @property
     def strengths(self) -> tuple[float, float]:

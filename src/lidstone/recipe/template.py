@@ -222,7 +222,7 @@ evaluation:
 
 sweep:                            # lidstone sweep THIS_FILE
   axes:
-    regularizer.gamma: {"[0.1, 0.25, 0.6]" if language_model else "[0.1, 0.3]"}   # less text wants more
+    regularizer.gamma: {"[0.1, 0.25, 0.6]" if language_model else "[0.1, 0.3]"}   # the less text, the higher
   seeds: [1, 2, 3]
 """
 

@@ -17,7 +17,7 @@ MOST_VALUES = 100_000
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML where `5e-4` is a number (PyYAML wants `5.0e-4`) and a key given twice is an error."""
+    """YAML where `5e-4` is a number (PyYAML needs `5.0e-4`) and a key given twice is an error."""
 
     merged = 0
 
@@ -137,14 +137,14 @@ def _set(tree: Any, keys: list[str], value: Any, override: str) -> None:
     elif isinstance(tree, dict):
         tree[keys[-1]] = value
     else:
-        raise RecipeError(f"cannot set {override!r}: {keys[-1]} lies below a plain value")
+        raise RecipeError(f"cannot set {override!r}: {keys[-1]} is below a value that has no keys")
 
 
 def _step(tree: Any, key: str, override: str) -> Any:
     if isinstance(tree, list):
         return tree[_position(tree, key, override)]
     if not isinstance(tree, dict):
-        raise RecipeError(f"cannot set {override!r}: {key} lies below a plain value")
+        raise RecipeError(f"cannot set {override!r}: {key} is below a value that has no keys")
     if tree.get(key) is None:
         tree[key] = {}
     return tree[key]

@@ -69,7 +69,7 @@ class Ray:
         if most < amount:
             self.close()
             hint = "lower --threads or --processes"
-            raise RunError(f"a cell wants {amount} {resource}s of one node; the largest has {most}", hint=hint)
+            raise RunError(f"a cell needs {amount} {resource}s on one node; the largest has {most}", hint=hint)
 
     def _largest_node(self, resource: str) -> float:
         return max((node["Resources"].get(resource, 0) for node in self.ray.nodes() if node["Alive"]), default=0)

@@ -1,4 +1,4 @@
-"""The cells of a sweep: one method, one setting of the axes, one seed. What they are, not how they are computed."""
+"""The cells of a sweep: one method, one setting of the axes, one seed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Cell:
         return " ".join(filter(None, [self.method, self.shown, f"seed={self.seed}"]))
 
     def recipe(self, base: Recipe) -> Recipe:
-        """The whole recipe of this training."""
+        """The recipe of this training; what makes no sense is a `RecipeError` that names the cell."""
         values = base.method(self.method).to_dict()
         values["sweep"] = {}
         _split_strengths(values["regularizer"], self.settings)
@@ -62,13 +62,13 @@ class Cell:
 
 
 def axes_of(recipe: Recipe, method: str) -> Axes:
-    """The axes along which one method varies: the common ones that concern it, and its own.
+    """The axes along which one method varies: the common ones that apply to it, and its own.
 
     Nothing varies the regularizer of a method without one; a baseline has the strength gamma alone.
     """
     kind = recipe.method(method).regularizer.kind
     own = recipe.sweep.by_method.get(method, {})
-    common = {key: values for key, values in recipe.sweep.axes.items() if _concerns(key, kind)}
+    common = {key: values for key, values in recipe.sweep.axes.items() if _applies(key, kind)}
     return {**common, **own}
 
 
@@ -120,7 +120,7 @@ def seeds_of(recipe: Recipe) -> list[int]:
     return list(dict.fromkeys(recipe.sweep.seeds)) or [recipe.training.seed]
 
 
-def _concerns(key: str, kind: str) -> bool:
+def _applies(key: str, kind: str) -> bool:
     if not key.startswith("regularizer.") or kind == "smoother":
         return True
     return kind != "none" and key == "regularizer.gamma"
@@ -167,6 +167,7 @@ def _place(tree: dict[str, Any], keys: list[str], value: Any) -> None:
     for key in keys[:-1]:
         below = tree.setdefault(key, {})
         if not isinstance(below, dict):
-            raise RecipeError(f"the axis {'.'.join(keys)} lies below a plain value", hint="see docs/recipes.md")
+            hint = "see docs/recipes.md"
+            raise RecipeError(f"the axis {'.'.join(keys)} is below a value that has no keys", hint=hint)
         tree = below
     tree[keys[-1]] = value

@@ -113,8 +113,8 @@ class Sweep:
             tasks = [Task(cell) for cell in search_cells(self.recipe, method)]
             return MethodState(method, len(tasks), tasks)
         planned = min(self.recipe.sweep.trials or TRIALS, settings)
-        begun = (self.output / "sweep.json").exists()  # before, there is no journal
-        return MethodState(method, planned, search=Search(self.recipe, method, self.output) if begun else None)
+        started = (self.output / "sweep.json").exists()  # before, there is no journal
+        return MethodState(method, planned, search=Search(self.recipe, method, self.output) if started else None)
 
     def _start_jobs(self, engine: Engine, states: list[MethodState], running: Running) -> None:
         """Start tasks while there are tasks and workers for them."""

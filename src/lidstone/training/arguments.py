@@ -62,7 +62,7 @@ def training_arguments(
 
 
 def use_bf16(precision: str, cuda: bool) -> bool:
-    """Whether to compute in bfloat16: when asked to, or by itself on a GPU that has it.
+    """Whether to compute in bfloat16: on request, and by default on a GPU that supports it.
 
     >>> use_bf16("auto", cuda=False), use_bf16("fp32", cuda=True)
     (False, False)

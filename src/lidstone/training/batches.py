@@ -6,9 +6,9 @@
                      decoder  </s> the house
                      label    the house </s>
 
-Sentence by sentence, every sequence starts anew; a sentence longer than the model becomes several sequences that do not
+Sentence by sentence, every sentence is a sequence; one longer than the model becomes several sequences that do not
 overlap. Packed, the text is one stream cut into blocks, and a block may begin inside a sentence. Batches are made once,
-of sequences of similar length, and the Trainer shuffles whole batches every epoch, as fairseq does. Labels stand at the
+of sequences of similar length, and the Trainer shuffles the batches every epoch, as fairseq does. Labels are at the
 positions of the inputs that predict them: no shift is left to be done.
 """
 

@@ -1,7 +1,7 @@
-"""Checkpoints on disk: which of them is whole, and what it says about the training that wrote it.
+"""Checkpoints on disk: which of them are complete, and what they say about the training that wrote them.
 
 The Trainer writes `trainer_state.json` last, so a checkpoint that has it, readable, and still has its weights and
-states is whole; one that a kill cut short, on writing or on deleting, is not.
+states is complete; one that was being written or deleted when the process was killed is not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A whole checkpoint and the Trainer's state in it."""
+    """A complete checkpoint and the Trainer's state in it."""
 
     path: Path
     state: dict[str, Any]
@@ -46,7 +46,7 @@ class Checkpoint:
 
 
 def last_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest whole checkpoint in a folder; later ones, which are not whole, are removed."""
+    """The newest complete checkpoint in a folder; newer ones, which are incomplete, are removed."""
     for path in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
         found = _read(path)
         if found is not None:
@@ -68,7 +68,7 @@ def write_errors(folder: Path) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise RunError(
             f"cannot write a checkpoint to {folder}: {reason}",
-            hint="free some space, then go on from the last whole checkpoint with --resume",
+            hint="free some space, then continue from the last complete checkpoint with --resume",
         ) from error
 
 
@@ -77,8 +77,8 @@ def _read(path: Path) -> Checkpoint | None:
         state = parse_json((path / "trainer_state.json").read_bytes())
     except (OSError, ValueError):
         return None
-    whole = all((path / name).is_file() for name in _NEEDED) and any(path.glob("rng_state*.pth"))
-    return Checkpoint(path, state) if whole else None
+    complete = all((path / name).is_file() for name in _NEEDED) and any(path.glob("rng_state*.pth"))
+    return Checkpoint(path, state) if complete else None
 
 
 def _step(path: Path) -> int:

@@ -1,7 +1,7 @@
-"""Training one model: settings in, the best weights in place and a learning curve out.
+"""Training one model: afterwards it holds the best weights, and its learning curve is returned.
 
-Checkpoints are written at every evaluation; `resume=True` goes on from the last whole one and ends, on a CPU, in the
-very result of an uninterrupted training. `accumulation` is the number of batches per update over all processes: under
+Checkpoints are written at every evaluation; `resume=True` continues from the last complete one and gives, on a CPU, the
+result of an uninterrupted training. `accumulation` is the number of batches per update over all processes: under
 torchrun each takes its share.
 """
 

@@ -53,7 +53,7 @@ def build_model(
 
 
 def load_model(path: str | Path) -> PreTrainedModel:
-    """Read what `save_pretrained` wrote; sinusoid positions stay fixed when training goes on."""
+    """Read what `save_pretrained` wrote; sinusoid positions stay fixed in further training."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     config = AutoConfig.from_pretrained(path)
