@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.memory import address_of, first_slot, load_u8, prefetch, store_u32
+from lidstone.ngram.kenlm.memory import SIGN, address_of, first_slot, load_u8, load_u32, prefetch, store_u32
 from lidstone.ngram.kenlm.step import (
     BOS,
     EOS,
@@ -19,11 +19,15 @@ from lidstone.ngram.kenlm.step import (
     SCATTER,
     STATE_SIZE,
     TABLES,
+    UNIGRAM_BYTES,
+    UNIGRAMS,
     UNK,
+    UNSOUGHT,
     VOCAB,
     VOCAB_BUCKETS,
     VOCAB_BYTES,
     extend_key,
+    find_ngram,
     find_word,
     part,
     step,
@@ -56,70 +60,91 @@ def read_block(layout, text, position, end, hashes):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True)
-def look_up(layout, hashes, count, ids):  # type: ignore[no-untyped-def]
-    """The ids of a block's words, after the MOST ids before them; asks for the memory of their n-grams."""
-    order, scatter = part(layout, ORDER), part(layout, SCATTER)
-    for i in range(count):
-        word = find_word(layout, hashes[i])
-        ids[MOST + i] = word
-        key = np.uint64(word)
-        for k in range(order - 1):
-            key = extend_key(key, ids[MOST + i - k - 1])
-            stride = LONGEST_BYTES if k == order - 2 else part(layout, MIDDLE_BYTES)
-            slot = first_slot(part(layout, TABLES + 2 * k + 1), scatter, key)
-            prefetch(part(layout, TABLES + 2 * k) + slot * stride)
+def prefetch_ngram(layout, i, key):  # type: ignore[no-untyped-def]
+    """Ask for the memory of the n-gram of order i + 2 with this key."""
+    stride = LONGEST_BYTES if i == part(layout, ORDER) - 2 else part(layout, MIDDLE_BYTES)
+    slot = first_slot(part(layout, TABLES + 2 * i + 1), part(layout, SCATTER), key)
+    prefetch(part(layout, TABLES + 2 * i) + slot * stride)
 
 
 @njit(cache=True, nogil=True)
-def score_line(layout, text, begin, end, bos, eos, states, hashes, ids):  # type: ignore[no-untyped-def]
+def look_up(layout, hashes, count, ids):  # type: ignore[no-untyped-def]
+    """The ids of a block's words, after the MOST ids before them."""
+    for i in range(count):
+        ids[MOST + i] = find_word(layout, hashes[i])
+        prefetch_ngram(layout, 0, extend_key(np.uint64(ids[MOST + i]), ids[MOST + i - 1]))
+
+
+@njit(cache=True, nogil=True)
+def look_up_bigrams(layout, ids, count, bigrams):  # type: ignore[no-untyped-def]
+    """The entry of each word and the one before it, for `step`."""
+    unigrams, width, order = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES), part(layout, ORDER)
+    for i in range(count):
+        word = ids[MOST + i]
+        key = extend_key(np.uint64(word), ids[MOST + i - 1])
+        at = np.int64(0) if load_u32(unigrams + word * width) & SIGN else find_ngram(layout, 0, key)
+        bigrams[i] = at
+        if at and not load_u32(at + 8) & SIGN:  # a longer n-gram ends in this one
+            for k in range(1, order - 1):
+                key = extend_key(key, ids[MOST + i - k - 1])
+                prefetch_ngram(layout, k, key)
+
+
+@njit(cache=True, nogil=True)
+def score_line(layout, text, begin, end, bos, eos, states, hashes, room):  # type: ignore[no-untyped-def]
     """The sum of log10 p in float32, as KenLM adds, and in float64; how many words, and how many of them unknown."""
     single, exact = np.float32(0.0), np.float64(0.0)
-    words, unknown, position = 0, 0, begin
-    before, after = states, states + 4 * STATE_SIZE
-    unk = part(layout, UNK)
+    words, unknown, position, more = 0, 0, begin, True
+    before, after, unk = states, states + 4 * STATE_SIZE, part(layout, UNK)
+    ids, bigrams = room
     for i in range(MOST):
         ids[i] = part(layout, BOS)
     store_u32(before, 0)
     if bos:
         write_start(layout, before)
-    while position < end:
+    while more:
         count, position = read_block(layout, text, position, end, hashes)
         look_up(layout, hashes, count, ids)
+        words += count
+        more = position < end
+        if eos and not more:
+            ids[MOST + count] = part(layout, EOS)
+            count += 1
+        look_up_bigrams(layout, ids, count, bigrams)
         for i in range(count):
             word = ids[MOST + i]
-            logprob, _ = step(layout, before, word, after)
+            logprob, _ = step(layout, before, word, after, bigrams[i])
             single += logprob
             exact += logprob
             unknown += word == unk
             before, after = after, before
-        words += count
         for i in range(MOST):
             ids[i] = ids[count + i]
-    if eos:
-        logprob, _ = step(layout, before, part(layout, EOS), after)
-        single += logprob
-        exact += logprob
     return single, exact, words, unknown
+
+
+@njit(cache=True, nogil=True)
+def make_room():  # type: ignore[no-untyped-def]
+    """Ids, those before the block and `</s>` after it included, and bigrams of a block."""
+    return np.empty(MOST + BLOCK + 1, np.int64), np.empty(BLOCK + 1, np.int64)
 
 
 @njit(cache=True, nogil=True)
 def score_one(layout, text, bos, eos):  # type: ignore[no-untyped-def]
     """The float32 sum of one sentence; `text` ends with the padding."""
-    states = np.empty(2 * STATE_SIZE, np.uint32)
-    hashes, ids = np.empty(BLOCK, np.uint64), np.empty(MOST + BLOCK, np.int64)
+    states, hashes = np.empty(2 * STATE_SIZE, np.uint32), np.empty(BLOCK, np.uint64)
     address, end = address_of(text), len(text) - 8
-    return score_line(address_of(layout), address, 0, end, bos, eos, address_of(states), hashes, ids)[0]
+    return score_line(address_of(layout), address, 0, end, bos, eos, address_of(states), hashes, make_room())[0]
 
 
 @njit(cache=True, nogil=True)
 def score_many(layout, text, begins, ends, bos, eos, single, exact, words, unknown):  # type: ignore[no-untyped-def]
     """Line by line."""
-    states = np.empty(2 * STATE_SIZE, np.uint32)
-    hashes, ids = np.empty(BLOCK, np.uint64), np.empty(MOST + BLOCK, np.int64)
-    model, address, room = address_of(layout), address_of(text), address_of(states)
+    states, hashes = np.empty(2 * STATE_SIZE, np.uint32), np.empty(BLOCK, np.uint64)
+    model, address, place, room = address_of(layout), address_of(text), address_of(states), make_room()
     for i in range(len(begins)):
         single[i], exact[i], words[i], unknown[i] = score_line(
-            model, address, begins[i], ends[i], bos, eos, room, hashes, ids
+            model, address, begins[i], ends[i], bos, eos, place, hashes, room
         )
 
 
@@ -139,13 +164,13 @@ def score_words(layout, text, bos, eos, logprobs, lengths, unknown):  # type: ig
             continue
         stop = word_end(address, position)
         word = find_word(model, word_hash(address, position, stop))
-        logprobs[count], lengths[count] = step(model, before, word, after)
+        logprobs[count], lengths[count] = step(model, before, word, after, UNSOUGHT)
         unknown[count] = word == part(model, UNK)
         before, after = after, before
         count += 1
         position = stop
     if eos:
-        logprobs[count], lengths[count] = step(model, before, part(model, EOS), after)
+        logprobs[count], lengths[count] = step(model, before, part(model, EOS), after, UNSOUGHT)
         unknown[count] = False
         count += 1
     return count
@@ -154,7 +179,7 @@ def score_words(layout, text, bos, eos, logprobs, lengths, unknown):  # type: ig
 @njit(cache=True, nogil=True)
 def score_next(layout, before, word, after):  # type: ignore[no-untyped-def]
     """One word after a state; the states are arrays of STATE_SIZE uint32."""
-    return step(address_of(layout), address_of(before), word, address_of(after))
+    return step(address_of(layout), address_of(before), word, address_of(after), UNSOUGHT)
 
 
 @njit(cache=True, nogil=True)

@@ -25,6 +25,8 @@ STATE_SIZE = 16
 """A state is 16 uint32: its length, up to 7 words, the newest first, and up to 7 backoffs, the bits of float32."""
 _WORDS, _BACKOFFS = 4, 32
 
+UNSOUGHT = -1
+
 _A = np.uint64(8978948897894561157)
 _B = np.uint64(17894857484156487943)
 
@@ -49,6 +51,13 @@ def find_word(layout, key):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def find_ngram(layout, i, key):  # type: ignore[no-untyped-def]
+    """The address of the n-gram of order i + 2 with this key, or 0."""
+    stride = LONGEST_BYTES if i == part(layout, ORDER) - 2 else part(layout, MIDDLE_BYTES)
+    return find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), stride, part(layout, SCATTER), key)
+
+
+@njit(cache=True, nogil=True)
 def write_start(layout, state):  # type: ignore[no-untyped-def]
     """Write the state of a sentence start, whose history is `<s>`."""
     bos = part(layout, BOS)
@@ -58,10 +67,11 @@ def write_start(layout, state):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def step(layout, before, word, after):  # type: ignore[no-untyped-def]
+def step(layout, before, word, after, bigram):  # type: ignore[no-untyped-def]
     """log10 p(word | before) and the length of the longest n-gram that matched; `after` becomes the next state.
 
-    States are given by address and must not be the same.
+    States are given by address and must not be the same. `bigram` is the address of the entry of the last two words, 0
+    where there is none, UNSOUGHT where it has not been looked for.
     """
     at = part(layout, UNIGRAMS) + word * part(layout, UNIGRAM_BYTES)
     bits, backoff = load_u32(at), load_u32(at + 4)
@@ -72,8 +82,7 @@ def step(layout, before, word, after):  # type: ignore[no-untyped-def]
         if bits & SIGN:
             break
         key = extend_key(key, load_u32(before + _WORDS + 4 * i))
-        stride = LONGEST_BYTES if i == last else part(layout, MIDDLE_BYTES)
-        at = find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), stride, part(layout, SCATTER), key)
+        at = find_ngram(layout, i, key) if i or bigram == UNSOUGHT else bigram
         if at == 0:
             break
         matched = np.int64(i + 2)
