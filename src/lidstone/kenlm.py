@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
-from lidstone.ngram.kenlm.lines import score_next
-from lidstone.ngram.kenlm.scorer import Scorer, Text
+from lidstone.ngram.kenlm.lines import score_next, score_one
+from lidstone.ngram.kenlm.scorer import Scorer, Text, padded
 from lidstone.ngram.kenlm.step import STATE_SIZE
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Model:
 
     def score(self, sentence: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p(sentence </s> | <s>); without `<s>` where bos is false, without `</s>` where eos is false."""
-        return self._scorer.score(sentence, bos, eos)
+        return score_one(self._layout, padded(sentence), bool(bos), bool(eos))
 
     def perplexity(self, sentence: Text) -> float:
         """The perplexity of one sentence: 10^(-score / (words + 1))."""

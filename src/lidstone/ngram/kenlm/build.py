@@ -21,8 +21,8 @@ from lidstone.ngram.kenlm.step import (
     VOCAB_BUCKETS,
 )
 
-MULTIPLIER = 1.5
-"""Buckets per n-gram, KenLM's default too."""
+MULTIPLIER = 2.0
+"""Buckets per n-gram. KenLM's default is 1.5; with more of them fewer look-ups meet another n-gram first."""
 
 _WORD = np.dtype([("key", "<u8"), ("id", "<u4")])
 _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4")])

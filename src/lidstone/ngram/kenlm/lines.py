@@ -1,7 +1,7 @@
 """Sentences as bytes in, scores out: the compiled loops over words and lines.
 
-Words are taken in blocks. For a block all hashes come first, then all ids, then all keys of n-grams, and each pass asks
-for the memory of the next: most look-ups then find their entry in the cache. The results do not depend on it.
+Words are taken in blocks, across lines. For a block all hashes come first, then all ids, then all bigrams, and each
+pass asks for the memory of the next: most look-ups then find their entry in the cache. The results do not depend on it.
 """
 
 from __future__ import annotations
@@ -37,26 +37,40 @@ from lidstone.ngram.kenlm.words import is_space, word_end, word_hash
 
 BLOCK = 32
 """Words a pass."""
+WORD, START, END = 0, 1, 2
+"""What stands at a place of a block."""
 MOST = 7
 """The longest history, and so the most words that a block must know of the one before."""
 
 
 @njit(cache=True, nogil=True)
-def read_block(layout, text, position, end, hashes):  # type: ignore[no-untyped-def]
-    """The hashes of the next words, as many as fit; how many, and where the text goes on."""
+def read_block(layout, text, begins, ends, line, position, eos, hashes, kinds):  # type: ignore[no-untyped-def]
+    """The next words, with marks where lines begin and end: how many, and in which line and where the text goes on.
+
+    A position of -1 says that the line has not begun.
+    """
     count = 0
     vocab, buckets, scatter = part(layout, VOCAB), part(layout, VOCAB_BUCKETS), part(layout, SCATTER)
-    while position < end and count < BLOCK:
-        if is_space(load_u8(text + position)):
+    while line < len(begins) and count < BLOCK:
+        if position < 0:
+            kinds[count] = START
+            count += 1
+            position = begins[line]
+        elif position >= ends[line]:
+            kinds[count] = END
+            count += eos
+            position = np.int64(-1)
+            line += 1
+        elif is_space(load_u8(text + position)):
             position += 1
-            continue
-        stop = word_end(text, position)
-        key = word_hash(text, position, stop)
-        prefetch(vocab + first_slot(buckets, scatter, key) * VOCAB_BYTES)
-        hashes[count] = key
-        count += 1
-        position = stop
-    return count, position
+        else:
+            stop = word_end(text, position)
+            hashes[count] = word_hash(text, position, stop)
+            prefetch(vocab + first_slot(buckets, scatter, hashes[count]) * VOCAB_BYTES)
+            kinds[count] = WORD
+            count += 1
+            position = stop
+    return count, line, position
 
 
 @njit(cache=True, nogil=True)
@@ -68,10 +82,13 @@ def prefetch_ngram(layout, i, key):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def look_up(layout, hashes, count, ids):  # type: ignore[no-untyped-def]
-    """The ids of a block's words, after the MOST ids before them."""
+def look_up(layout, hashes, kinds, count, ids):  # type: ignore[no-untyped-def]
+    """The ids of a block, after the MOST ids before it: words, `<s>` where a line begins, `</s>` where it ends."""
     for i in range(count):
-        ids[MOST + i] = find_word(layout, hashes[i])
+        if kinds[i] == WORD:
+            ids[MOST + i] = find_word(layout, hashes[i])
+        else:
+            ids[MOST + i] = part(layout, BOS if kinds[i] == START else EOS)
         prefetch_ngram(layout, 0, extend_key(np.uint64(ids[MOST + i]), ids[MOST + i - 1]))
 
 
@@ -91,61 +108,46 @@ def look_up_bigrams(layout, ids, count, bigrams):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def score_line(layout, text, begin, end, bos, eos, states, hashes, room):  # type: ignore[no-untyped-def]
-    """The sum of log10 p in float32, as KenLM adds, and in float64; how many words, and how many of them unknown."""
-    single, exact = np.float32(0.0), np.float64(0.0)
-    words, unknown, position, more = 0, 0, begin, True
-    before, after, unk = states, states + 4 * STATE_SIZE, part(layout, UNK)
-    ids, bigrams = room
-    for i in range(MOST):
-        ids[i] = part(layout, BOS)
-    store_u32(before, 0)
-    if bos:
-        write_start(layout, before)
-    while more:
-        count, position = read_block(layout, text, position, end, hashes)
-        look_up(layout, hashes, count, ids)
-        words += count
-        more = position < end
-        if eos and not more:
-            ids[MOST + count] = part(layout, EOS)
-            count += 1
-        look_up_bigrams(layout, ids, count, bigrams)
+def score_many(layout, text, begins, ends, bos, eos, single, exact, words, unknown):  # type: ignore[no-untyped-def]
+    """Per line text[begin:end] the sum of log10 p, in float32 as KenLM adds and in float64; words, and unknown words.
+
+    After each line a space must follow, and after the last one the padding.
+    """
+    states, hashes, kinds = np.empty(2 * STATE_SIZE, np.uint32), np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int8)
+    ids, bigrams = np.zeros(MOST + BLOCK, np.int64), np.empty(BLOCK, np.int64)
+    model, address, unk = address_of(layout), address_of(text), layout[UNK]
+    before, after = address_of(states), address_of(states) + 4 * STATE_SIZE
+    line, position, at, count = 0, np.int64(-1), -1, BLOCK
+    while count > 0:
+        count, line, position = read_block(model, address, begins, ends, line, position, eos, hashes, kinds)
+        look_up(model, hashes, kinds, count, ids)
+        look_up_bigrams(model, ids, count, bigrams)
         for i in range(count):
-            word = ids[MOST + i]
-            logprob, _ = step(layout, before, word, after, bigrams[i])
-            single += logprob
-            exact += logprob
-            unknown += word == unk
-            before, after = after, before
+            if kinds[i] == START:
+                at += 1
+                single[at], exact[at], words[at], unknown[at] = 0.0, 0.0, 0, 0
+                store_u32(before, 0)
+                if bos:
+                    write_start(model, before)
+            else:
+                logprob, _ = step(model, before, ids[MOST + i], after, bigrams[i])
+                single[at] += logprob
+                exact[at] += logprob
+                words[at] += kinds[i] == WORD
+                unknown[at] += kinds[i] == WORD and ids[MOST + i] == unk
+                before, after = after, before
         for i in range(MOST):
             ids[i] = ids[count + i]
-    return single, exact, words, unknown
-
-
-@njit(cache=True, nogil=True)
-def make_room():  # type: ignore[no-untyped-def]
-    """Ids, those before the block and `</s>` after it included, and bigrams of a block."""
-    return np.empty(MOST + BLOCK + 1, np.int64), np.empty(BLOCK + 1, np.int64)
 
 
 @njit(cache=True, nogil=True)
 def score_one(layout, text, bos, eos):  # type: ignore[no-untyped-def]
     """The float32 sum of one sentence; `text` ends with the padding."""
-    states, hashes = np.empty(2 * STATE_SIZE, np.uint32), np.empty(BLOCK, np.uint64)
-    address, end = address_of(text), len(text) - 8
-    return score_line(address_of(layout), address, 0, end, bos, eos, address_of(states), hashes, make_room())[0]
-
-
-@njit(cache=True, nogil=True)
-def score_many(layout, text, begins, ends, bos, eos, single, exact, words, unknown):  # type: ignore[no-untyped-def]
-    """Line by line."""
-    states, hashes = np.empty(2 * STATE_SIZE, np.uint32), np.empty(BLOCK, np.uint64)
-    model, address, place, room = address_of(layout), address_of(text), address_of(states), make_room()
-    for i in range(len(begins)):
-        single[i], exact[i], words[i], unknown[i] = score_line(
-            model, address, begins[i], ends[i], bos, eos, place, hashes, room
-        )
+    single, exact, numbers = np.empty(1, np.float32), np.empty(1), np.zeros(4, np.int64)
+    numbers[1] = len(text) - 8
+    begins, ends, words, unknown = numbers[0:1], numbers[1:2], numbers[2:3], numbers[3:4]
+    score_many(layout, text, begins, ends, bos, eos, single, exact, words, unknown)
+    return single[0]
 
 
 @njit(cache=True, nogil=True)

@@ -65,15 +65,14 @@ class Scorer:
 
     def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
-        padded = _padded(text)
-        return lines.score_one(self.packed.layout, padded, bool(bos), bool(eos))
+        return lines.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
 
     def score_words(self, text: Text, bos: bool = True, eos: bool = True) -> list[tuple[float, int, bool]]:
         """For each word: log10 p, the length of the longest n-gram that matched, whether the word is unknown."""
-        padded = _padded(text)
-        most = len(padded) // 2 - 2
+        spaced = padded(text)
+        most = len(spaced) // 2 - 2
         logprobs, lengths, unknown = np.empty(most, np.float32), np.empty(most, np.int64), np.empty(most, np.bool_)
-        count = lines.score_words(self.packed.layout, padded, bool(bos), bool(eos), logprobs, lengths, unknown)
+        count = lines.score_words(self.packed.layout, spaced, bool(bos), bool(eos), logprobs, lengths, unknown)
         columns = (column[:count].tolist() for column in (logprobs, lengths, unknown))
         return list(zip(*columns, strict=True))
 
@@ -108,7 +107,7 @@ class Scorer:
 
     def index(self, word: Text) -> int:
         """The id of a word, or `unk`."""
-        return lines.index_word(self.packed.layout, _padded(word))
+        return lines.index_word(self.packed.layout, padded(word))
 
     def __contains__(self, word: Text) -> bool:
         return self.index(word) != self.unk
@@ -146,7 +145,8 @@ class Scorer:
         return zlib.crc32(self.packed.data.data)
 
 
-def _padded(text: Text) -> bytes:
+def padded(text: Text) -> bytes:
+    """The text as UTF-8, followed by the padding."""
     if isinstance(text, bytes):
         return text + PADDING
     try:
