@@ -131,3 +131,10 @@ def test_a_real_fast_tokenizer():
     vocab = Vocabulary.from_tokenizer(fast)  # the pad token was added behind the words
     assert vocab.tokens == ("[UNK]", "</s>", "a", "[PAD]")
     assert vocab.eos == 1 and vocab.unk == 0 and vocab.unpredictable == (3,)
+
+
+@pytest.mark.parametrize("text", ["the cat", "", b"the cat"])
+def test_a_text_is_not_a_sequence_of_words(text):
+    with pytest.raises(InputError, match="encode takes a sequence of words") as caught:
+        Vocabulary.from_words(["the", "cat"]).encode(text)
+    assert "text.split()" in caught.value.hint

@@ -1,4 +1,4 @@
-"""How the verbs speak: JSON or tables on stdout, talk on stderr, and the signature that goes with a number.
+"""Output of the verbs: JSON or tables on stdout, messages on stderr, and the signature that goes with a number.
 
 Colour and boxes only on a terminal; a pipe gets plain, aligned columns.
 """
@@ -24,7 +24,7 @@ def tolerate_any_terminal() -> None:
 
 
 def say(message: str) -> None:
-    """Talk to the user: a line on stderr."""
+    """Print a message to the user: a line on stderr."""
     print(message, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""Named arrays in a safetensors file with checksums: written in one step, mapped into memory, never trusted.
+"""Named arrays in a safetensors file with checksums: written in one step, mapped into memory, verified when read.
 
 The layout is safetensors' own (length of the header, a JSON header, the arrays one after the other), so its library
 and any tool reads these files. In the metadata stand a CRC-32 per array and one of the header itself; with the rule

@@ -60,7 +60,7 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
 
     Everything that is later used as an index or summed is checked first (`validate.py`), and a table whose
     probabilities do not sum to one is reported on the logger `lidstone`. `verify=False` skips checksums and these
-    checks, and so the reading of the whole file: for files that nobody else could have changed.
+    checks, and so the reading of the whole file: for files from a source that you trust.
     """
     if url := as_url(path):
         return read_remote(url, partial(load, verify=verify))

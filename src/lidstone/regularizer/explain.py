@@ -55,7 +55,7 @@ class Explanation:
     smoothed: Floats
     """p~(w|h)"""
     plus: Floats
-    """p+, normalised: where smoothing brings mass to; zero all over where Z = 0"""
+    """p+, normalised: where smoothing adds mass; zero everywhere if Z = 0"""
     minus: Floats
     """p-, normalised: where smoothing takes mass from"""
     z: float

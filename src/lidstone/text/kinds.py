@@ -1,4 +1,4 @@
-r"""What a file holds, told by its first bytes: text, ARPA, a table, counts, a KenLM binary or an archive."""
+r"""What a file holds, found from its first bytes: text, ARPA, a table, counts, a KenLM binary or an archive."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Bytes from a plain or compressed file or from standard input, with errors that name the file.
 
-What a stream is compressed with is told by its first bytes, not by its name, so `-` may be compressed too. A
+The compression of a stream is found from its first bytes, not from its name, so `-` may be compressed too. A
 stream that ends too early is an error for every format, also for zstd, whose own reader would end quietly.
 """
 
@@ -79,7 +79,7 @@ def _unreadable(source: Source, error: OSError) -> TextError:
 
 
 class _Borrowed(io.RawIOBase):
-    """Someone else's stream: closing this leaves it open."""
+    """A stream of the caller: closing this object leaves it open."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -92,7 +92,7 @@ class _Borrowed(io.RawIOBase):
 
 
 class _Decompressed(io.RawIOBase):
-    """A decompressing stream whose errors name the file; closing it closes what lies below too."""
+    """A decompressing stream whose errors name the file; closing it closes the compressed stream, too."""
 
     def __init__(self, stream: Any, below: io.BufferedReader, name: str) -> None:
         self._stream, self._below, self.name = stream, below, name

@@ -72,7 +72,7 @@ class Vocabulary:
     def from_tokenizer(cls, tokenizer: Any, *, size: int | None = None) -> Vocabulary:
         """Read a Hugging Face tokenizer; `size` is the model's, where its embedding matrix is padded.
 
-        See `text/from_tokenizer.py` for what becomes of bos, pad, cls, mask, sep and unk.
+        See `text/from_tokenizer.py` for the roles of bos, pad, cls, mask, sep and unk.
         """
         from lidstone.text.from_tokenizer import specials_of, strings_of
 

@@ -25,7 +25,7 @@ from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 Ids = npt.NDArray[np.int32]
 Sources = Source | Sequence[Source]
 Blank = Literal["skip", "count"]
-"""What becomes of lines without words: nothing, or sentences that are nothing but their end"""
+"""How lines without words are treated: skipped, or counted as sentences that hold their end alone"""
 SEPARATORS = b" \t\r\n"
 
 
@@ -149,7 +149,7 @@ class WordReader:
         return self.all_ids[: self.state[1]]
 
     def expect(self, size: int) -> None:
-        """Make room for the ids of so many bytes, of words as long as usual; room that is not used costs nothing."""
+        """Reserve memory for the ids of `size` bytes of text, at 4 bytes a word; unused memory costs nothing."""
         self.all_ids = _grown(self.all_ids, int(self.state[1]) + size // 4)
 
     def read(self, chunk: bytes, name: str, lines: int) -> None:
@@ -255,7 +255,7 @@ def _refusal(word: str, name: str, line: int, reserved: bool) -> TextError:
     if reserved:
         return TextError(
             f"the text holds the reserved word {word} ({name}, line {line})",
-            hint=f"sentence ends are added by themselves; remove or respell {word}",
+            hint=f"sentence ends are added automatically; remove {word}, or spell it otherwise",
         )
     return TextError(
         f"{word!r} is not in the vocabulary ({name}, line {line})",

@@ -1,6 +1,6 @@
 r"""Writing a table as ARPA text that KenLM, SRILM and OpenGrm read.
 
-Every n-gram of the trie is listed with log10 of its full probability, so its prefix is too, as KenLM demands.
+Every n-gram of the trie is listed with log10 of its probability, and so is its prefix, as KenLM requires.
 `<s>` and all that cannot happen stand at -99, SRILM's zero. A backoff of one is left out.
 """
 

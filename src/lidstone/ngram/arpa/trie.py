@@ -20,7 +20,7 @@ Ngrams = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Level:
-    """The n-grams of one order: first those given, in their order, then those that closure demands."""
+    """The n-grams of one order: first those given, in their order, then those that closure requires."""
 
     ngrams: Ngrams
     """(n-grams, order)"""

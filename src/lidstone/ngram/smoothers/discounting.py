@@ -73,7 +73,7 @@ def discounted_unigrams(weights: NDArray[np.int32], discounts: Floats, floor: Fl
 def single_discounts(
     name: str, counts: Counts, given: float | None, fallback: float | None, *, adjusted: bool
 ) -> tuple[list[float], list[int]]:
-    """One discount per order, n_1 / (n_1 + 2 n_2) unless given; and the orders where `fallback` had to serve."""
+    """One discount per order, n_1 / (n_1 + 2 n_2) unless given; and the orders that use `fallback`."""
     if given is not None:
         return [given] * counts.order, []
     found = [leaving_one_out(counts.counts_of_counts(k, adjusted=adjusted)) for k in range(1, counts.order + 1)]

@@ -37,7 +37,7 @@ class Adjusted:
     unseen: float
     """P_0 = n_1 / N, the mass of all that was not seen"""
     slope: float
-    """of the line through log n_r; the theory wants it below -1"""
+    """of the line through log n_r; the theory requires a slope below -1"""
     switch: int
     """the first r that is taken from the line"""
 
@@ -61,7 +61,7 @@ def simple_good_turing(frequencies: ArrayLike, counts_of_counts: ArrayLike, conf
     linear = r * (1 + 1 / r) ** (slope + 1)
     turing, deviation = _turing(r, n)
     plain = (turing > 0) & (abs(turing - linear) > confidence * deviation)
-    first_linear = int(np.argmin(np.append(plain, False)))  # once the line serves, it serves all larger r
+    first_linear = int(np.argmin(np.append(plain, False)))  # from the first r taken from the line on, all are
     raw = np.where(np.arange(len(r)) < first_linear, turing, linear)
     switch = int(r[min(first_linear, len(r) - 1)])
     return Adjusted(r, raw * (1 - unseen) * total / (raw @ n), total, unseen, slope, switch)
@@ -96,7 +96,7 @@ class GoodTuring:
     """
 
     confidence: float = 1.65
-    """Turing's estimate serves while it is this many standard deviations off the line; 1.65 or 1.96"""
+    """Turing's estimate is used while it is this many standard deviations off the line; 1.65 or 1.96"""
     fallback: str | None = None
     """the smoother, such as add-lambda, to use where the counts of counts leave this one undefined"""
 

@@ -11,7 +11,7 @@ What the definition leaves open:
 - an order whose d_r are not all in (0, 1] (n_{k+1} = 0, irregular n_r) uses the largest smaller k for which they are;
   if there is none down to 2, the order is undefined and needs `fallback`;
 - a history all of whose counts exceed k has nothing to give: its c(h) counts as one more (as in the CMU and SRI tools);
-- a history with nobody to give to (all other words have p(w|h') = 0, or there are none) is not discounted.
+- a history without words to give to (all other words have p(w|h') = 0, or there are none) is not discounted.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class ModifiedKneserNey:
         return make_table(self, name, counts, *parts, **notes)
 
     def _discounts(self, counts: Counts, order: int) -> list[float] | None:
-        """D_1, D_2, D_3+ of one order, or None where the fallback has to serve."""
+        """D_1, D_2, D_3+ of one order, or None where they are undefined and the fallback is used."""
         histogram = counts.counts_of_counts(order, adjusted=True)
         discounts = chen_goodman(histogram)
         if discounts is None and self.fallback is None:

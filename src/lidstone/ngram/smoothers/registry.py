@@ -78,7 +78,7 @@ def get_smoother(name: str, **fields: Any) -> Smoother:
 
 
 def smoother_class(name: str) -> Any:
-    """The class behind a name; underscores and capitals are forgiven.
+    """The class behind a name; underscores and capitals are accepted, too.
 
     >>> smoother_class("add_lambda").__name__
     'AddLambda'
@@ -94,7 +94,7 @@ def smoother_class(name: str) -> Any:
     except Exception as error:  # whatever a foreign package does wrong, say whose fault it is
         raise InputError(
             f"the smoother '{name}' of {foreign[name].value} cannot be loaded: {error}",
-            hint="mend or uninstall the package that offers it",
+            hint="repair or uninstall the package that offers it",
         ) from error
 
 
