@@ -18,6 +18,7 @@ from tiny_training import (
     SIZE,
     TABLE,
     VOCAB,
+    Gradients,
     Pad,
     Smoothed,
     arguments,
@@ -27,6 +28,7 @@ from tiny_training import (
     make_model,
     make_trainer,
     one_step,
+    same,
     targets,
 )
 from torch.nn import functional as F
@@ -317,6 +319,36 @@ def test_trl_sft_trainer_with_prompt_and_completion(tmp_path: Path) -> None:
     log = trainer.state.log_history[0]
     assert log["loss"] == pytest.approx(judge("gpt2", "token", prompt=2)[0], rel=1e-5)
     assert {"nll", "plus", "minus"} <= log.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("linear", [False, True])
+def test_trl_sft_trainer_with_packing(linear: bool, tmp_path: Path) -> None:
+    """TRL's own packing, collator and fused output layer as they come; the judge sees every sentence alone."""
+    trl = pytest.importorskip("trl", reason="TRL is not installed")
+    from datasets import Dataset
+
+    class SmoothedSFT(ld.SmoothedLossMixin, trl.SFTTrainer):
+        pass
+
+    changes = arguments(tmp_path, per_device_train_batch_size=2, gradient_accumulation_steps=2).to_dict()
+    args = trl.SFTConfig(**{**changes, "bf16": False}, packing=True, max_length=24, eos_token=None, pad_token=None)
+    data = Dataset.from_list([{"input_ids": item["input_ids"]} for item in examples("gpt2")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = SmoothedSFT(
+            make_model("gpt2"), args, train_dataset=data, processing_class=tokenizer(),
+            smoothed_loss=make_loss("token", linear=linear),
+        )  # fmt: skip
+        packed = [row["seq_lengths"] for row in trainer.train_dataset]
+        assert sum(map(len, packed)) == 8 and 2 < len(packed) <= 4  # one step has all, in two micro-batches
+        keeper = Gradients()
+        trainer.add_callback(keeper)
+        trainer.train()
+    expected, truth = judge("gpt2", "token")
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(expected, rel=1e-5)
+    assert {"nll", "plus", "minus"} <= trainer.state.log_history[0].keys()
+    assert same(keeper.found, truth)
 
 
 def tokenizer() -> Any:
