@@ -186,6 +186,8 @@ def _place(name: str) -> int:
         "confidence-penalty",
         "label-smoothing",
         "unigram-label-smoothing",
+        "noising",
+        "residual",
         "add-lambda",
         "good-turing",
         "jelinek-mercer",

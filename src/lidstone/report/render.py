@@ -10,38 +10,56 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lidstone.report.beside import NgramAlone
 from lidstone.report.labels import latex_escape
 from lidstone.report.table import Row, Table
 
 
 def to_text(table: Table) -> str:
     """Columns for a terminal: `*best*`, `_second_`."""
-    head = ["method", f"{table.metric.name} {table.metric.arrow}", _seed_head(table)]
-    body = [[row.label.text(), _text_value(row), _seed_cell(table, row)] for row in table.rows]
-    widths = [max(len(line[i]) for line in [head, *body]) for i in range(3)]
+    head = ["method", *score_heads(table), _seed_head(table)]
+    body = [[row.label.text(), _text_value(row), *mixed_cell(table, row), _seed_cell(table, row)] for row in table.rows]
+    if table.ngram:
+        body.append([table.ngram.label, ngram_value(table.ngram), "", ""])
+    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
     lines = [_columns(line, widths) for line in [head, ["-" * width for width in widths], *body]]
     return "\n".join([*lines, "", _plain_caption(table)]) + "\n"
 
 
 def to_markdown(table: Table) -> str:
     """A GitHub table: bold best, second underlined."""
-    lines = [f"| Method | {table.metric.name} {table.metric.arrow} | {_seed_head(table)} |", "|:--|--:|--:|"]
+    heads = score_heads(table)
+    lines = [f"| Method | {' | '.join(heads)} | {_seed_head(table)} |", "|:--|" + "--:|" * (len(heads) + 1)]
     for row in table.rows:
         value = {1: "**{}**", 2: "<u>{}</u>"}.get(row.rank, "{}").format(number(row.value))
-        cells = [markdown_escape(row.label.text()), value + row.marks + _error(row), _seed_cell(table, row)]
-        lines.append("| " + " | ".join(cells) + " |")
+        scores = [value + row.marks + _error(row), *mixed_cell(table, row)]
+        lines.append("| " + " | ".join([markdown_escape(row.label.text()), *scores, _seed_cell(table, row)]) + " |")
+    if table.ngram:
+        lines.append(f"| {markdown_escape(table.ngram.label)} | {ngram_value(table.ngram)} | | |")
     return "\n".join([*lines, "", markdown_escape(table.caption)]) + "\n"
 
 
 def to_latex(table: Table, label: str = "") -> str:
     r"""A `table` for `\usepackage{booktabs}`, in the paper's own form."""
-    head = f"Smoothing method & {latex_escape(f'{table.metric.name} {table.metric.arrow}')} & {_seed_head(table)} \\\\"
+    heads = [latex_escape(name) for name in score_heads(table)]
+    head = " & ".join(["Smoothing method", *heads, _seed_head(table)]) + r" \\"
     body = []
     for place, row in enumerate(table.rows):
         if place == table.rule_after and 0 < place < len(table.rows):
             body.append(r"\midrule")
-        body.append(f"{row.label.latex()} & {_latex_value(row)} & {_seed_cell(table, row)} \\\\")
-    lines = [r"\begin{table}", r"\centering", r"\begin{tabular}{lll}", r"\toprule", head, r"\midrule", *body]
+        mixed = [latex_escape(cell) for cell in mixed_cell(table, row)]
+        body.append(" & ".join([row.label.latex(), _latex_value(row), *mixed, _seed_cell(table, row)]) + r" \\")
+    if table.ngram:
+        body += [r"\midrule", f"{latex_escape(table.ngram.label)} & {ngram_value(table.ngram)} & & \\\\"]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{ll{'l' * len(heads)}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+    ]
     lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{latex_escape(table.caption)}}}"]
     lines.append(rf"\label{{{label or 'tab:' + table.kind}}}")
     return "\n".join([*lines, r"\end{table}"]) + "\n"
@@ -141,6 +159,26 @@ def direction_text(comparison: Mapping[str, Any]) -> str:
     """
     words = {"better": "better than", "worse": "worse than", "equal": "equal to"}
     return words.get(str(comparison.get("direction")), "against")
+
+
+def score_heads(table: Table) -> list[str]:
+    """The columns of scores: one, or the network alone and with the n-gram model."""
+    name = f"{table.metric.name} {table.metric.arrow}"
+    return [f"{name}, alone", "+ n-gram"] if table.ngram else [name]
+
+
+def mixed_cell(table: Table, row: Row) -> list[str]:
+    """The score of the mixture; no cell in a table that has no such column."""
+    if not table.ngram:
+        return []
+    if not math.isfinite(row.mixed):
+        return ["–"]
+    return [number(row.mixed) + (f" ± {number(row.mixed_error)}" if math.isfinite(row.mixed_error) else "")]
+
+
+def ngram_value(ngram: NgramAlone) -> str:
+    """The score of the n-gram model; a range where the runs have different training text."""
+    return number(ngram.low) if ngram.low == ngram.high else f"{number(ngram.low)} to {number(ngram.high)}"
 
 
 def _error(row: Row) -> str:

@@ -10,7 +10,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
 """First-level keys of a recipe that say what else is run, or what it is called."""
 NOT_THE_SETTING = {"seed", "seeds", "output", "folder", "runs", "device", "threads", "workers", "jobs", "engine"}
 """Keys at any level that do not make another setting of the method."""
-OPTIONAL = {"sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list}
+OPTIONAL = {
+    "sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list, "ngram": dict, "mixture": dict,
+}  # fmt: skip
 """What a record may have besides what it must have."""
 
 
@@ -46,6 +48,10 @@ class Run:
     path: Path | None = None
     names: tuple[str, ...] = ()
     """all methods that asked for this training, where there are several"""
+    ngram: Mapping[str, Any] = field(default_factory=dict)
+    """language models: the n-gram model of the training text, its order and scores"""
+    mixture: Mapping[str, Any] = field(default_factory=dict)
+    """its mixture with the network, the weight and scores"""
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], path: Path | None = None) -> Run:
@@ -72,11 +78,19 @@ class Run:
             status=str(record.get("status", "complete")),
             path=path,
             names=tuple(map(str, optional["names"])),
+            ngram=optional["ngram"],
+            mixture=optional["mixture"],
         )
 
     def value(self, split: str, metric: str) -> float:
         """A metric of a split as a number; not a number where the run has none."""
         value = (self.metrics.get(split) or {}).get(metric)
+        return float(value) if isinstance(value, (int, float)) else float("nan")
+
+    def beside(self, model: str, metric: str) -> float:
+        """A test score of the `ngram` model or the `mixture`; not a number where the run has none."""
+        scores = {"ngram": self.ngram, "mixture": self.mixture}[model].get("test")
+        value = scores.get(metric) if isinstance(scores, Mapping) else None
         return float(value) if isinstance(value, (int, float)) else float("nan")
 
     def sentences(self) -> dict[str, Any]:

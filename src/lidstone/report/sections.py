@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lidstone.report.beside import NgramAlone
 from lidstone.report.charts import cost_chart, curve_chart, forest_axis, forest_strip, heat_chart, swatch
 from lidstone.report.labels import Label
 from lidstone.report.markup import Markup, join, tag
 from lidstone.report.methods import Setting
-from lidstone.report.render import direction_text, number, p_text, signed
+from lidstone.report.render import direction_text, mixed_cell, ngram_value, number, p_text, score_heads, signed
 from lidstone.report.scales import padded
 from lidstone.report.series import cost_points, curve_field, curves, heat_maps, styles
 from lidstone.report.table import Row, Table
@@ -46,15 +47,27 @@ def results(report: Report) -> Markup:
     baseline = next((row.value for row in table.rows if row.key == report.baselines[0]), None)
     base = baseline if baseline is not None and math.isfinite(baseline) else None
     rows = [
-        tag("tr", _name_cell(row), _value_cell(row), tag("td", _difference(row), class_="number"),
+        tag("tr", _name_cell(row), _value_cell(row), *_mixed_cell(table, row),
+            tag("td", _difference(row), class_="number"),
             tag("td", forest_strip(row, scale, base, style[row.key]), class_="seeds"),
             tag("td", len(row.values), class_="number"), class_="best" if row.rank == 1 else None)
         for row in table.rows
     ]  # fmt: skip
     against = f"Improvement over {_names(report).get(report.baselines[0] or '', report.baseline_name)}"
     each = join(["Each seed", forest_axis(scale)])
-    heads = ["Method", f"{table.metric.name} {table.metric.arrow}", against, each, "Seeds"]
+    heads = ["Method", *score_heads(table), against, each, "Seeds"]
+    if table.ngram:
+        rows.append(_ngram_row(table.ngram, len(heads)))
     return join([_warnings(report), _table(table.caption, heads, rows)])
+
+
+def _mixed_cell(table: Table, row: Row) -> list[Markup]:
+    return [tag("td", cell, class_="number") for cell in mixed_cell(table, row)]
+
+
+def _ngram_row(ngram: NgramAlone, columns: int) -> Markup:
+    value = tag("td", ngram_value(ngram), class_="number")
+    return tag("tr", tag("th", ngram.label, scope="row"), value, tag("td", colspan=str(columns - 2)))
 
 
 def best_seeds(report: Report) -> Markup:
@@ -62,12 +75,13 @@ def best_seeds(report: Report) -> Markup:
     table: Table = report.best_seed_table()
     names = _names(report)
     rows = [
-        tag("tr", _name_cell(row), _value_cell(row), tag("td", f"{row.seeds[0]}", class_="number"),
+        tag("tr", _name_cell(row), _value_cell(row), *_mixed_cell(table, row),
+            tag("td", f"{row.seeds[0]}", class_="number"),
             tag("td", _against(row, names), class_="words"),
             class_="best" if row.rank == 1 else None)
         for row in table.rows
     ]  # fmt: skip
-    return _table(table.caption, ["Method", f"{table.metric.name} {table.metric.arrow}", "Seed", "Tests"], rows)
+    return _table(table.caption, ["Method", *score_heads(table), "Seed", "Tests"], rows)
 
 
 def _against(row: Row, names: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lidstone.report.beside import NgramAlone, describe, mixed_score, ngram_alone
 from lidstone.report.labels import Label
 from lidstone.report.methods import Method, Metric, judge_of
 
@@ -35,6 +36,9 @@ class Row:
     marks: str = ""
     """Daggers, as they stand behind the number."""
     comparisons: tuple[Mapping[str, Any], ...] = ()
+    mixed: float = math.nan
+    """The same network mixed with the n-gram model of its training text."""
+    mixed_error: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Table:
     caption: str
     rule_after: int = 1
     """Rows above the inner rule: the baselines."""
+    ngram: NgramAlone | None = None
+    """Language models: the n-gram model of the training text, where the runs keep its scores."""
 
     def records(self) -> list[dict[str, Any]]:
         """The rows as plain dictionaries."""
@@ -67,8 +73,10 @@ def seed_table(
         "best in bold, second underlined",
         _settings_told(methods, metric),
         _daggers(used, _called(methods, baseline), {DAGGER: 0.05}),
+        _ngram_words(methods, rows, metric),
     )
-    return Table("seeds", metric, ranked(rows, metric), caption)
+    ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
+    return Table("seeds", metric, ranked(rows, metric), caption, ngram=ngram)
 
 
 def best_seed_table(
@@ -89,9 +97,11 @@ def best_seed_table(
         _direction(metric),
         "best in bold, second underlined",
         _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
+        _ngram_words(methods, rows, metric),
     )
+    ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
     above = sum(row.key in baselines for row in rows[:2])
-    return Table("best-seed", metric, ranked(rows, metric), caption, rule_after=above)
+    return Table("best-seed", metric, ranked(rows, metric), caption, rule_after=above, ngram=ngram)
 
 
 def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
@@ -102,13 +112,20 @@ def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
     return tuple(replace(row, rank=places.get(row.key, 0)) for row in rows)
 
 
+def _ngram_words(methods: Sequence[Method], rows: Sequence[Row], metric: Metric) -> str:
+    runs = [run for method in methods for run in method.chosen.runs]
+    return describe(ngram_alone(runs, metric), [row.value for row in rows], metric, runs[0].task if runs else "")
+
+
 def _seed_row(method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str) -> Row:
     values = tuple(method.chosen.values("test", metric))
+    mixed, mixed_error = mixed_score(method.chosen.runs, metric)
     mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] == baseline)
     return Row(
         method.key, method.label, float(np.mean(values)), _standard_error(values), values,
         tuple(run.seed for run in method.chosen.runs), len(method.settings),
         marks=DAGGER if any(_symbol(c) for c in mine) else "", comparisons=mine,
+        mixed=mixed, mixed_error=mixed_error,
     )  # fmt: skip
 
 
@@ -121,7 +138,7 @@ def _best_row(
     return Row(
         method.key, method.label, value, math.nan, (value,), (run.seed,), len(method.chosen.runs),
         marks=two_way([next((_symbol(c) for c in mine if c["baseline"] == b), "") for b in baselines if b]),
-        comparisons=mine,
+        comparisons=mine, mixed=run.beside("mixture", metric.key),
     )  # fmt: skip
 
 
@@ -214,6 +231,9 @@ def _record(table: Table, row: Row) -> dict[str, Any]:
         "low": effect.get("low"),
         "high": effect.get("high"),
         "test": first.get("signature"),
+        "mixture": _finite(row.mixed),
+        "mixture_error": _finite(row.mixed_error),
+        "ngram": table.ngram.low if table.ngram else None,
     }
 
 

@@ -1,0 +1,81 @@
+"""Tables with the n-gram model and the mixture beside the network: columns, words, and runs that lack them."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from tests.run_trees import record
+
+from lidstone.report import Report
+from lidstone.report.render import to_csv, to_latex, to_markdown, to_text
+from lidstone.report.runs import Run
+
+
+def run(name, seed, mixture=None, ngram=100.0, **changes):
+    beside = {}
+    if mixture is not None:
+        beside = {
+            "ngram": {"order": 4, "valid": {"perplexity": 99.0}, "test": {"perplexity": ngram}},
+            "mixture": {"weight": 0.4, "valid": {"perplexity": 88.0}, "test": {"perplexity": mixture}},
+        }
+    return Run.from_dict(record(name, seed, **beside, **changes))
+
+
+@pytest.fixture
+def scored():
+    return Report.from_runs([run("none", 1, 90.0), run("none", 2, 92.0), run("katz", 1, 94.0), run("katz", 2, 94.0)])
+
+
+def test_the_mixture_is_a_column_and_the_ngram_model_a_row(scored):
+    lines = to_markdown(scored.table()).splitlines()
+    assert lines[0] == "| Method | Perplexity ↓, alone | + n-gram | seeds |"
+    assert "| 91.00 ± 1.00 | 2 |" in next(line for line in lines if line.startswith("| None"))
+    assert "| n-gram alone (MKN, n=4) | 100.00 | | |" in lines
+
+
+def test_every_format_has_it(scored):
+    assert "n-gram alone (MKN, n=4)" in to_text(scored.table())
+    latex = to_latex(scored.table())
+    assert r"\begin{tabular}{llll}" in latex and "+ n-gram" in latex and "91.00" in latex
+    rows = list(csv.DictReader(io.StringIO(to_csv(scored.tables()))))
+    assert [float(row["mixture"]) for row in rows[:2]] == [91.0, 94.0]
+    assert {float(row["ngram"]) for row in rows} == {100.0}
+    from lidstone.report.html import page
+
+    html = page(scored)
+    assert "n-gram alone (MKN, n=4)" in html and "+ n-gram" in html
+
+
+def test_the_best_seed_has_its_own_mixture(scored):
+    row = next(row for row in scored.best_seed_table().rows if row.key == "none")
+    best = min((r for r in scored.runs if r.name == "none"), key=lambda r: r.value("test", "perplexity"))
+    assert row.mixed == best.beside("mixture", "perplexity")
+
+
+@pytest.mark.parametrize(
+    ("ngram", "words"),
+    [
+        (100.0, "better than every network here"),
+        (145.0, "better than 1 of the 2 networks here"),
+        (200.0, "every network here is better"),
+    ],
+)
+def test_words_say_who_is_better(ngram, words):
+    report = Report.from_runs([run("none", 1, 90.0, ngram), run("jelinek-mercer", 1, 90.0, ngram)])  # 147 and 137
+    assert words in report.table().caption
+
+
+def test_runs_that_lack_it_say_so():
+    report = Report.from_runs([run("none", 1), run("katz", 1)])
+    assert "not scored beside an n-gram model" in report.table().caption
+    assert "+ n-gram" not in to_text(report.table())
+    some = Report.from_runs([run("none", 1, 90.0), run("katz", 1)])
+    assert "1 of 2 runs were scored beside it" in some.table().caption
+    assert "| – |" in to_markdown(some.table())
+
+
+def test_translation_has_no_such_words():
+    report = Report.from_runs([run("none", 1, task="mt"), run("katz", 1, task="mt")])
+    assert "n-gram model" not in report.table().caption
