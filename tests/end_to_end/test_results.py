@@ -25,24 +25,31 @@ def test_a_run_is_whole_and_small(file):
     assert sum(sentences["nll"]) == pytest.approx(test["nll"], rel=1e-5)
     assert sum(sentences["tokens"]) == test["tokens"]
     assert len(sentences["nll"]) == record["signature"]["test_sentences"]
-    assert set(sentences) <= {"nll", "tokens", "hypotheses", "bleu_statistics"}  # nothing of the corpus
+    assert set(sentences) <= {
+        "nll",
+        "tokens",
+        "hypotheses",
+        "bleu_statistics",
+        "ngram_nll",
+        "mixture_nll",
+    }  # nothing of the corpus
 
 
 def test_the_page_says_what_the_runs_say(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "results"))
     import make
+    import pages
 
     (tmp_path / "images").mkdir()
-    monkeypatch.setattr(make, "DOCS", tmp_path)
-    monkeypatch.setattr(make, "PAGES", tmp_path)
-    monkeypatch.setattr(make, "README", tmp_path / "README.md")
-    make.README.write_text(f"a {make.MARKS[0]} old {make.MARKS[1]} b")
+    for name, place in (("DOCS", tmp_path), ("PAGES", tmp_path), ("README", tmp_path / "README.md")):
+        monkeypatch.setattr(pages, name, place)
+    pages.README.write_text(f"a {make.MARKS[0]} old {make.MARKS[1]} b")
     make.main()
-    for module in ("make", "reading", "study"):
+    for module in ("chapters", "make", "opening", "pages", "reading", "regimes", "sizes", "study"):
         sys.modules.pop(module)
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
     begun, ended = make.MARKS
-    table = make.README.read_text().removeprefix("a ").removesuffix(" b")
+    table = pages.README.read_text().removeprefix("a ").removesuffix(" b")
     assert table.startswith(begun) and table.endswith(ended) and table in (ROOT / "README.md").read_text()
     for picture in tmp_path.glob("images/*.svg"):
         assert (ROOT / "docs" / "images" / picture.name).is_file()

@@ -1,0 +1,65 @@
+"""The chapters on studies whose methods all had a search of equal size: Tatoeba and LAFAND-MT."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from statistics import mean
+
+import pages
+from chapters import about
+from opening import regime
+from pages import percent, picture
+from sizes import texts
+from study import HERE, Study
+
+from lidstone.report.render import to_markdown
+
+BLIMP = HERE / "blimp.json"
+
+
+def tatoeba() -> str:
+    """The chapter on Tatoeba, where the network is the better model."""
+    study = Study.of("tatoeba")
+    title = f"Language modelling: {percent(study.recipe.corpus.fraction)} of Tatoeba's English sentences"
+    return plain_chapter(title, study, [regime(texts()[0]), minimal_pairs(study)])
+
+
+def lafand(name: str) -> str:
+    """The chapter on one pair of languages of LAFAND-MT."""
+    corpus = Study.of(name).recipe.corpus
+    return plain_chapter(f"Translation: {corpus.name}, from {corpus.source_language}", Study.of(name), [])
+
+
+def plain_chapter(title: str, study: Study, more: Sequence[str]) -> str:
+    """A study with a table of all its methods; nothing before the unregularized model has been run."""
+    report = study.report([name for name in study.recipe.method_names if name != "none"], scopes=("seeds",))
+    if report is None or not study.runs("none"):
+        return ""
+    report.to_html(pages.PAGES / f"{study.folder.name}.html")
+    other = study.report(study.recipe.method_names, metric="chrf") if study.metric == "bleu" else None
+    tables = [to_markdown(found.table()) for found in (report, other) if found is not None]
+    return "\n".join([f"## {title}\n", about(study) + "\n", *more, picture(report, study.folder.name), *tables])
+
+
+def minimal_pairs(study: Study) -> str:
+    """BLiMP by phenomenon: the networks of a study, its n-gram model, and the mixture with the plain network."""
+    kept = json.loads(BLIMP.read_text()) if BLIMP.is_file() else {}
+    found = {name: [kept[run.id] for run in study.runs(name) if run.id in kept] for name in study.recipe.method_names}
+    found = {name: runs for name, runs in found.items() if runs}
+    if "none" not in found:
+        return "Minimal pairs (BLiMP) have not been measured yet.\n"
+    columns = {
+        **found,
+        "n-gram alone": [r["ngram"] for r in found["none"]],
+        "none + n-gram": [r["mixture"] for r in found["none"]],
+    }
+    lines = ["| BLiMP, % | " + " | ".join(columns) + " |", "|:--|" + "--:|" * len(columns)]
+    for row in [*found["none"][0]["phenomena"], None]:
+        cells = (
+            mean((r if row is None else r["phenomena"][row])["accuracy"] for r in runs) for runs in columns.values()
+        )
+        lines.append(
+            f"| {(row or '**all**').replace('_', ' ')} | {' | '.join(f'{100 * cell:.1f}' for cell in cells)} |"
+        )
+    return "### Minimal pairs\n\n" + "\n".join(lines) + "\n"
