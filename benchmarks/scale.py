@@ -1,0 +1,223 @@
+"""Throughput against corpus size: `python benchmarks/scale.py --tokens 10e6 100e6 1e9 --orders 3 5 --memory 4G`.
+
+Text file to fitted modified Kneser-Ney: in memory, on disk (`count_to_file`), on a local Ray with 1 and 2 workers, and
+lmplz with the same memory where it is on the PATH. The text is drawn from a table that was fitted on the corpora of
+LIDSTONE_DATA. Every measurement is a process of its own, with warm kernels; methods take turns; medians are compared.
+`--page` writes the tables of docs/scale.md from the figures measured last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _timing import PEAK, RESULTS, write_results
+
+METHODS = ("memory", "one core", "disk", "ray 1", "ray 2", "lmplz")
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+MARKS = "<!-- figures: python benchmarks/scale.py --page -->", "<!-- end of figures -->"
+MACHINES, CORES, GIGABITS = 100, 16, 10
+"""The cluster on paper: machines, cores of each, and the speed of its network in Gbit/s."""
+
+CHILD = """
+import io, json, os, sys, time, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+method, text, order, memory, folder = sys.argv[1:]
+order, memory, folder = int(order), int(memory), Path(folder)
+if method == "one core":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import numpy as np
+import lidstone as ld
+from lidstone.ngram.scale.external import count_to_file
+from lidstone.ngram.storage import load_counts
+small = "\\n".join(" ".join(map(str, line)) for line in np.random.default_rng(0).integers(0, 9, (300, 9)))
+(folder / "warm.txt").write_text(small)
+fit = ld.ModifiedKneserNey(fallback=(0.5, 1.0, 1.5)).fit
+fit(ld.count_text(folder / "warm.txt", order))
+count_to_file([folder / "warm.txt"], order, folder / "warm", memory=1 << 40)
+if method.startswith("ray"):
+    import logging, ray
+    from lidstone.ngram.scale.cluster import count_on_ray
+    from lidstone.ngram.scale.parted import gathered
+    from lidstone.text.inputs import Input
+    ray.init(num_cpus=int(method[-1]), include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 4)
+
+start, busy = time.perf_counter(), sum(os.times()[:2])
+if method in ("memory", "one core"):
+    counts = ld.count_text(text, order)
+elif method == "disk":
+    count_to_file([text], order, folder / "counts", memory=memory)
+    reached = peak()
+    counts = load_counts(folder / "counts", verify=False)
+else:
+    count_on_ray([Input(text)], order, folder / "parts", memory=memory // 4)
+    counted_on_cluster = time.perf_counter() - start
+    counts = load_counts(gathered(folder / "parts"), verify=False)
+counted, counted_busy = time.perf_counter() - start, sum(os.times()[:2]) - busy
+counting_peak = reached if method == "disk" else peak()
+fit(counts)
+found = {
+    "seconds": time.perf_counter() - start,
+    "cpu_seconds": sum(os.times()[:2]) - busy,
+    "counting_seconds": counted,
+    "counting_cpu_seconds": counted_busy,
+    "counting_peak": counting_peak,
+    "peak": peak(),
+    "tokens": counts.tokens,
+    "ngrams": counts.trie.size,
+}
+if method.startswith("ray"):
+    found["cluster_seconds"] = counted_on_cluster
+    found["part_bytes"] = sum(path.stat().st_size for path in (folder / "parts").glob("part-*"))
+print(json.dumps(found))
+"""
+
+
+def measure(method: str, text: Path, order: int, memory: int, folder: Path) -> dict[str, float]:
+    """One measurement in a process of its own."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        if method == "lmplz":
+            return run_lmplz(text, order, memory, Path(name))
+        command = [sys.executable, "-c", PEAK + CHILD, method, str(text), str(order), str(memory), name]
+        output = subprocess.run(command, capture_output=True, text=True, check=False)
+        if output.returncode:
+            sys.exit(f"error: {method} at order {order} failed\n{output.stderr[-2000:]}")
+        return json.loads(output.stdout.splitlines()[-1])
+
+
+def run_lmplz(text: Path, order: int, memory: int, folder: Path) -> dict[str, float]:
+    command = ["lmplz", "-o", str(order), "-S", f"{memory >> 20}M", "-T", str(folder), "--discount_fallback"]
+    start = time.perf_counter()
+    with text.open("rb") as file:
+        process = subprocess.Popen(command, stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"error: lmplz gave {process.returncode} at order {order}")
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss * 1024}
+
+
+def write_text(tokens: int, folder: Path) -> Path:
+    """A text of so many tokens, kept between runs of this script."""
+    path = folder / f"sample-{tokens}.txt"
+    if not path.exists():
+        import ngram
+        from _sampling import write_sample
+
+        import lidstone as ld
+
+        corpora = ngram.write_corpora(folder)
+        table = ld.ModifiedKneserNey().fit(ld.count_text(corpora["all corpora"], 3))
+        write_sample(table, tokens, path.with_suffix(".part"))
+        path.with_suffix(".part").rename(path)
+    return path
+
+
+def medians(measured: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in measured) for name in measured[0]}
+
+
+def bench(text: Path, order: int, memory: int, methods: list[str], rounds: int, folder: Path) -> dict[str, Any]:
+    measured: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
+    for _ in range(rounds):
+        for method in methods:
+            measured[method].append(measure(method, text, order, memory, folder))
+            print(f"  {method:10} {measured[method][-1]['seconds']:9.2f} s", flush=True)
+    return {method: medians(found) for method, found in measured.items()}
+
+
+def tables(figures: dict[str, Any]) -> str:
+    """The measured part of docs/scale.md."""
+    machine = figures["hardware"]
+    lines = [
+        f"Measured on {machine['cpu']}, {machine['cores']} cores; medians of {figures['rounds']}; memory limit "
+        f"{figures['memory'] / 2**30:g} GB; load average {figures['load_average_at_start']:.1f} at the start.",
+        "",
+        "| tokens, order | method | wall s | processor s | tokens/s | peak GB | counting peak / limit | lmplz / ours |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, found in figures["runs"].items():
+        tokens = found["tokens"]
+        for method, one in found["methods"].items():
+            rival = found["methods"].get("lmplz")
+            ratio = f"{rival['seconds'] / one['seconds']:.1f}" if rival and method != "lmplz" else ""
+            share = f"{one['counting_peak'] / figures['memory']:.2f}" if method == "disk" else ""
+            cells = [name, method, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}"]
+            cells += [f"{tokens / one['seconds']:,.0f}", f"{one['peak'] / 2**30:.2f}", share, ratio]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", *on_paper(figures)])
+
+
+def on_paper(figures: dict[str, Any]) -> list[str]:
+    """1 TB of text on a cluster, from the constants of the largest measurement with one Ray worker."""
+    runs = [found for found in figures["runs"].values() if "ray 1" in found["methods"]]
+    if not runs:
+        return []
+    found = max(runs, key=lambda run: (run["order"], run["tokens"]))
+    one, tokens = found["methods"]["ray 1"], found["tokens"]
+    constants = one["cluster_seconds"] / tokens, one["part_bytes"] / tokens, found["bytes"] / tokens
+    total = 1e12 / constants[2]
+    work = total * constants[0] / (MACHINES * CORES) / 60
+    network = total * constants[1] * 8 / (MACHINES * GIGABITS * 1e9) / 60
+    return [
+        f"**1 TB on {MACHINES} machines, on paper.** Measured with {tokens:,} tokens at order {found['order']}: "
+        f"{constants[0] * 1e9:,.0f} ns of one worker, {constants[1]:.1f} bytes of parts and {constants[2]:.2f} bytes "
+        f"of text per token. 1 TB is then {total:.2e} tokens: {work:,.0f} minutes of work on {CORES} cores each, and "
+        f"{network:,.0f} minutes for the parts through {GIGABITS} Gbit/s per machine, if the work is spread evenly and "
+        "the rate does not depend on the size. Larger texts have fewer distinct n-grams per token, so the second "
+        "figure is an upper bound.",
+    ]
+
+
+def write_page() -> None:
+    figures = json.loads((RESULTS / "scale.json").read_text())
+    text = PAGE.read_text(encoding="utf-8")
+    pattern = re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1])
+    PAGE.write_text(re.sub(pattern, lambda _: f"{MARKS[0]}\n{tables(figures)}\n{MARKS[1]}", text, flags=re.DOTALL))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=float, nargs="+", default=[9e6, 72e6])
+    parser.add_argument("--orders", type=int, nargs="+", default=[3, 5])
+    parser.add_argument("--memory", default="4G", help="the limit on disk, on Ray and for lmplz (4G)")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "lidstone-scale")
+    parser.add_argument("--page", action="store_true", help="write docs/scale.md from the last figures, and end")
+    arguments = parser.parse_args()
+    if arguments.page:
+        write_page()
+        return
+    from lidstone.ngram.scale.memory import parse_size
+
+    arguments.folder.mkdir(exist_ok=True, parents=True)
+    methods = [method for method in arguments.methods if method != "lmplz" or shutil.which("lmplz")]
+    figures: dict[str, Any] = {"rounds": arguments.rounds, "memory": parse_size(arguments.memory)}
+    figures |= {"load_average_at_start": os.getloadavg()[0], "runs": {}}
+    for tokens in map(int, arguments.tokens):
+        text = write_text(tokens, arguments.folder)
+        for order in arguments.orders:
+            print(f"{tokens:,} tokens, order {order}", flush=True)
+            found = bench(text, order, figures["memory"], methods, arguments.rounds, arguments.folder)
+            size = text.stat().st_size
+            run = {"tokens": tokens, "order": order, "bytes": size, "methods": found}
+            figures["runs"][f"{tokens / 1e6:g}M, {order}"] = run
+    print(f"written to {write_results('scale', figures)}")
+
+
+if __name__ == "__main__":
+    main()
