@@ -203,6 +203,46 @@ def bench_loading(corpora: dict[str, Path], folder: Path, rounds: int) -> dict[s
     return {"gigabytes": gigabytes, **found}
 
 
+def bench_lines(corpora: dict[str, Path], rounds: int, calls: int = 1_000) -> dict[str, Any]:
+    """One short line at a time: what a caller pays per call of `perplexity`."""
+    table = estimate(corpora["wikitext-2"], 3)
+    line = [
+        int(word) for word in table.vocab.encode(["the", "cat", "sat", "on", "the", "mat", "and", "looked", "at", "it"])
+    ]
+    stream = np.array([*line, table.vocab.eos], np.int32)
+    methods = {
+        "perplexity([ids])": lambda: [table.perplexity([line]) for _ in range(calls)],
+        "perplexity(array)": lambda: [table.perplexity(stream) for _ in range(calls)],
+        "token_logprobs(array)": lambda: [table.token_logprobs(stream) for _ in range(calls)],
+    }
+    found = {name: {"milliseconds": 1e3 * value / calls} for name, value in interleaved(methods, rounds).items()}
+    show("one line of 10 words", found)
+    return found
+
+
+SCORE = """
+import contextlib, io, sys
+from lidstone.cli.main import app
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    app(["score", *sys.argv[1:], "--json"], standalone_mode=False)
+print(peak())
+"""
+
+
+def bench_score_memory(corpora: dict[str, Path], folder: Path) -> dict[str, Any]:
+    """Peak of `lidstone score` for a text, and for one eight times as long: the memory does not grow with the text."""
+    table = folder / "score.table"
+    estimate(corpora["wikitext-2"], 3).save(table)
+    found = {}
+    for times in (1, 8):
+        texts = [str(corpora["wikitext-2"])] * times
+        command = [sys.executable, "-c", PEAK + SCORE, str(table), *texts]
+        peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        found[f"{times} x WikiText-2"] = {"megabytes": peak / 1e6}
+    show("peak memory of lidstone score", found)
+    return found
+
+
 MEMORY = """
 import io, sys, warnings
 import numpy as np
@@ -269,6 +309,8 @@ def main() -> None:
             "scoring": bench_scoring(corpora, folder, rounds),
             "rows": bench_rows(corpora, min(rounds, 3)),
             "loading": bench_loading(corpora, folder, rounds),
+            "lines": bench_lines(corpora, rounds),
+            "score_memory": bench_score_memory(corpora, folder),
             "memory": bench_memory(corpora),
             "help": bench_help(rounds),
             "load_average_at_end": os.getloadavg()[0],
