@@ -216,7 +216,7 @@ def test_mistakes_are_two_lines(tmp_path: Path, arguments: list[str], message: s
 def test_the_live_table(tmp_path: Path) -> None:
     from rich.console import Console
 
-    from lidstone.cli.sweep import progress_table
+    from lidstone.cli.sweep_progress import progress_table
 
     planned, shown = sweep(tmp_path), []
     console = Console(width=120, force_terminal=True, color_system=None, file=(tmp_path / "screen").open("w"))

@@ -14,11 +14,10 @@ from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.env import usable_cores
 from lidstone.cli.inputs import JSON
+from lidstone.cli.sweep_progress import Lines, Live, clock, number_of
 
 if TYPE_CHECKING:
     from lidstone.sweep.engines import Engine
-    from lidstone.sweep.grid import Cell
-    from lidstone.sweep.jobs import Outcome
     from lidstone.sweep.state import MethodState
     from lidstone.sweep.sweep import Sweep
 
@@ -94,9 +93,9 @@ def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
         left = planned.seconds_left(before, engine.width)
     number = sum(map(planned.cells_left, before))
     if number:
-        say(f"{number} trainings to come; {_clock(left)} if none stops early")
+        say(f"{number} trainings to come; {clock(left)} if none stops early")
     if sys.stderr.isatty():
-        with _Live(planned) as live:
+        with Live(planned) as live:
             return planned.run(engine, watch=live.update)
     lines = Lines(planned)
     return planned.run(engine, watch=lines.update, report=lines.report)
@@ -132,7 +131,7 @@ def _show_cells(planned: Sweep, jobs: int, as_json: bool) -> None:
         print(f"{name}  {state:8}  {cell}")
     unknown = left - sum(state == "waiting" for _, state, _ in rows)
     later = f", {unknown} of them seeds of the best settings or trials not chosen yet" if unknown else ""
-    print(f"{left} trainings to come{later}; {_clock(seconds)}")
+    print(f"{left} trainings to come{later}; {clock(seconds)}")
 
 
 def _rows(planned: Sweep, state: MethodState) -> list[tuple[str, str, str]]:
@@ -145,7 +144,7 @@ def _show_result(planned: Sweep, states: list[MethodState], as_json: bool) -> No
     if as_json:
         print_json(results)
     else:
-        rows = [[str(line["method"]), line["shown"], _number(line["valid"]), str(line["runs"])] for line in results]
+        rows = [[str(line["method"]), line["shown"], number_of(line["valid"]), str(line["runs"])] for line in results]
         print_table(["method", "best setting", f"valid {planned.metric}", "runs"], rows)
         say(f"runs are in {planned.output}; see `lidstone report {planned.output}`")
     failures = [failure for state in states for failure in state.failures()]
@@ -169,81 +168,3 @@ def _result(planned: Sweep, state: MethodState) -> dict[str, Any]:
         "ids": [out.record["id"] for _, out in state.outcomes.values() if out.state == "complete" and out.record],
         "failed": state.failures(),
     }
-
-
-class _Live:
-    """A table on stderr that shows how far each method is."""
-
-    def __init__(self, planned: Sweep) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.planned = planned
-        self.live = Live(console=Console(stderr=True), refresh_per_second=4)
-
-    def __enter__(self) -> _Live:
-        self.live.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.live.__exit__(*error)
-
-    def update(self, states: list[MethodState], left: float | None) -> None:
-        """Draw the table again."""
-        self.live.update(progress_table(self.planned, states, left))
-
-
-class Lines:
-    """A line on stderr for every cell that has ended, for output that goes to a file."""
-
-    def __init__(self, planned: Sweep) -> None:
-        self.planned = planned
-        self.ended: list[str] = []
-
-    def report(self, cell: Cell, outcome: Outcome) -> None:
-        """Note the line of a cell."""
-        score = _number(outcome.score(self.planned.metric))
-        how = outcome.message if outcome.state == "failed" else f"valid {self.planned.metric} {score}"
-        took = f", {outcome.seconds:.0f} s" if outcome.seconds is not None and outcome.computed else ""
-        state = outcome.state if outcome.computed or outcome.state == "failed" else f"{outcome.state} already"
-        self.ended.append(f"{cell}: {state}, {how}{took}")
-
-    def update(self, states: list[MethodState], left: float | None) -> None:
-        """Print the noted lines, with how much of the sweep is done."""
-        done = sum(len(state.outcomes) for state in states) - len(self.ended)
-        total = sum(len(state.outcomes) + self.planned.cells_left(state) for state in states)
-        for number, line in enumerate(self.ended, done + 1):
-            say(f"{number}/{total}  {line}" + (f"; {_clock(left)}" if number == done + len(self.ended) else ""))
-        self.ended = []
-
-
-def progress_table(planned: Sweep, states: list[MethodState], left: float | None) -> Any:
-    """How far each method is, for a terminal."""
-    from rich.table import Table
-
-    headers = ("method", "done", "to come", "in work", f"best valid {planned.metric}", "setting")
-    table = Table(*headers, caption=_clock(left))
-    for state in states:
-        scores = state.scores(planned.metric)
-        score, cell = planned.better(scores, key=lambda scored: scored[0]) if scores else (None, None)
-        counts = (len(state.outcomes), planned.cells_left(state), len(state.working))
-        table.add_row(state.method, *map(str, counts), _number(score), cell.shown if cell else "")
-    return table
-
-
-def _number(score: float | None) -> str:
-    return "-" if score is None else f"{score:.3f}"
-
-
-def _clock(seconds: float | None) -> str:
-    """How long, roughly.
-
-    >>> _clock(5400.0), _clock(20.0), _clock(0.0)
-    ('about 1 h 30 min left', 'less than a minute left', 'nothing left to do')
-    """
-    if seconds is None:
-        return "time left: unknown until a cell is done"
-    minutes = round(seconds / 60)
-    if not minutes:
-        return "less than a minute left" if seconds else "nothing left to do"
-    return f"about {minutes // 60} h {minutes % 60:02d} min left"

@@ -1,0 +1,92 @@
+"""How far a sweep is: a live table on a terminal, one line per finished cell elsewhere; all on stderr."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lidstone.cli.console import say
+
+if TYPE_CHECKING:
+    from lidstone.sweep.grid import Cell
+    from lidstone.sweep.jobs import Outcome
+    from lidstone.sweep.state import MethodState
+    from lidstone.sweep.sweep import Sweep
+
+
+class Live:
+    """A table on stderr that shows how far each method is."""
+
+    def __init__(self, planned: Sweep) -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self.planned = planned
+        self.live = RichLive(console=Console(stderr=True), refresh_per_second=4)
+
+    def __enter__(self) -> Live:
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.live.__exit__(*error)
+
+    def update(self, states: list[MethodState], left: float | None) -> None:
+        """Draw the table again."""
+        self.live.update(progress_table(self.planned, states, left))
+
+
+class Lines:
+    """A line on stderr for every cell that has ended, for output that goes to a file."""
+
+    def __init__(self, planned: Sweep) -> None:
+        self.planned = planned
+        self.ended: list[str] = []
+
+    def report(self, cell: Cell, outcome: Outcome) -> None:
+        """Note the line of a cell."""
+        score = number_of(outcome.score(self.planned.metric))
+        how = outcome.message if outcome.state == "failed" else f"valid {self.planned.metric} {score}"
+        took = f", {outcome.seconds:.0f} s" if outcome.seconds is not None and outcome.computed else ""
+        state = outcome.state if outcome.computed or outcome.state == "failed" else f"{outcome.state} already"
+        self.ended.append(f"{cell}: {state}, {how}{took}")
+
+    def update(self, states: list[MethodState], left: float | None) -> None:
+        """Print the noted lines, with how much of the sweep is done."""
+        done = sum(len(state.outcomes) for state in states) - len(self.ended)
+        total = sum(len(state.outcomes) + self.planned.cells_left(state) for state in states)
+        for number, line in enumerate(self.ended, done + 1):
+            say(f"{number}/{total}  {line}" + (f"; {clock(left)}" if number == done + len(self.ended) else ""))
+        self.ended = []
+
+
+def progress_table(planned: Sweep, states: list[MethodState], left: float | None) -> Any:
+    """How far each method is, for a terminal."""
+    from rich.table import Table
+
+    headers = ("method", "done", "to come", "in work", f"best valid {planned.metric}", "setting")
+    table = Table(*headers, caption=clock(left))
+    for state in states:
+        scores = state.scores(planned.metric)
+        score, cell = planned.better(scores, key=lambda scored: scored[0]) if scores else (None, None)
+        counts = (len(state.outcomes), planned.cells_left(state), len(state.working))
+        table.add_row(state.method, *map(str, counts), number_of(score), cell.shown if cell else "")
+    return table
+
+
+def number_of(score: float | None) -> str:
+    """A score for a table; a dash where there is none."""
+    return "-" if score is None else f"{score:.3f}"
+
+
+def clock(seconds: float | None) -> str:
+    """How long, roughly.
+
+    >>> clock(5400.0), clock(20.0), clock(0.0)
+    ('about 1 h 30 min left', 'less than a minute left', 'nothing left to do')
+    """
+    if seconds is None:
+        return "time left: unknown until a cell is done"
+    minutes = round(seconds / 60)
+    if not minutes:
+        return "less than a minute left" if seconds else "nothing left to do"
+    return f"about {minutes // 60} h {minutes % 60:02d} min left"
