@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,24 @@ def test_a_trie_has_the_rows_of_its_arpa_file(name: str) -> None:
         words = history.split()
         row = ours.prob([ours.vocab.encode(words).tolist()])[0]
         np.testing.assert_allclose(row[order], arpa.prob([arpa.vocab.encode(words).tolist()])[0], rtol=2e-6)
+
+
+def test_load_reads_a_trie_and_the_command_line_scores_with_it(tmp_path: Path) -> None:
+    """The perplexity that KenLM's query prints for these lines: 10^(-sum / tokens)."""
+    table = ld.load(FILES / "trie.bin")
+    assert isinstance(table, ld.BackoffTable)
+    chosen = [i for i, sentence in enumerate(SENTENCES) if sentence and "s>" not in sentence]
+    (tmp_path / "text").write_text("\n".join(SENTENCES[i] for i in chosen), encoding="utf-8")
+    command = [sys.executable, "-m", "lidstone", "score", str(FILES / "trie.bin"), str(tmp_path / "text"), "--json"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    scores = [p for i in chosen for p, _, _ in EXPECTED["files"]["trie.bin"][i]]
+    assert json.loads(printed)["perplexity"] == pytest.approx(10 ** -np.mean(scores), rel=1e-6)
+
+
+def test_a_compressed_binary_is_named(tmp_path: Path) -> None:
+    (tmp_path / "trie.bin.gz").write_bytes(gzip.compress((FILES / "trie.bin").read_bytes()))
+    with pytest.raises(FileFormatError, match="compressed"):
+        ld.load(tmp_path / "trie.bin.gz")
 
 
 @pytest.mark.parametrize("name", ROWLESS)

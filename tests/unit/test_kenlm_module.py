@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import io
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.smoothing_cases import SMOOTHERS, fitted, make_text
 
 import lidstone as ld
 import lidstone.kenlm as kenlm
 from lidstone.errors import InputError, LidstoneError, TextError
+from lidstone.ngram.kenlm.lines import BLOCK
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_arpa, scorer_of_table
 
@@ -138,6 +141,35 @@ def test_lines_at_once_equal_lines_one_by_one(model: kenlm.Model) -> None:
         expected = [model.score(line, *flags) for line in lines]
         for threads in (None, 1, 3, 1000):
             assert model.score_lines(mixed, *flags, threads=threads).tolist() == expected
+
+
+@pytest.mark.parametrize("bos", [True, False])
+@pytest.mark.parametrize("eos", [True, False])
+def test_blocks_of_lines_equal_word_by_word(model: kenlm.Model, bos: bool, eos: bool) -> None:
+    """Lines of all lengths around the size of a block, against the plain loop that `full_scores` runs."""
+    draw = np.random.default_rng(4)
+    sizes = [0, 1, 2, 0, 0, BLOCK - 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3, 0, *range(40)]
+    lines = [" ".join(draw.choice(["rain", "on", "snow", "<s>"], size)) for size in sizes]
+    found = model._scorer.score_lines(lines, bos, eos)
+    for i, line in enumerate(lines):
+        words = list(model.full_scores(line, bos, eos))
+        assert found.log10[i] == sum(p for p, _, _ in words)  # binary fractions: no rounding
+        assert found.words[i] == sizes[i] and found.oov[i] == sum(oov for _, _, oov in words)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", SMOOTHERS)
+def test_a_scorer_agrees_with_its_table(name: str, order: int) -> None:
+    """Float32 of the same probabilities; zero is -99, and padding is no word."""
+    tokens = ("<pad>", "</s>", "two", "three", "four", "five", "six", "seven")
+    fit = fitted(name, order)
+    vocab = dataclasses.replace(fit.vocab, tokens=tokens)
+    scorer = scorer_of_table(dataclasses.replace(fit, vocab=vocab))
+    for sentence in [*make_text(30, seed=1), [7, 7, 2], [7], []]:
+        expected = np.maximum(fit.token_logprobs([*sentence, vocab.eos]) / np.log(10), -99)
+        found = [p for p, _, _ in scorer.score_words(" ".join(tokens[word] for word in sentence))]
+        np.testing.assert_allclose(np.maximum(found, -99), expected, rtol=1e-6)
+    assert "<pad>" not in scorer and "seven" in scorer
 
 
 def test_sums_words_and_unknown_words_of_lines(model: kenlm.Model) -> None:

@@ -20,7 +20,9 @@ TEXTS: TypeAlias = Annotated[
     list[str],
     typer.Argument(metavar="TEXT", help="Text files, plain or compressed; - is standard input."),
 ]
-MODEL: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="A table made by fit, or an ARPA file.")]
+MODEL: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie.")
+]
 OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 MODEL_FILE = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; *.table or *.safetensors, a table."
 BLANK: TypeAlias = Annotated[
@@ -30,7 +32,7 @@ JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object i
 
 
 def read_table(path: str) -> BackoffTable:
-    """The model in a file: a table of ours, or ARPA; `-` is ARPA on standard input."""
+    """The model in a file: a table of ours, ARPA, or a trie of KenLM; `-` is ARPA on standard input."""
     if "://" in path:
         from lidstone.ngram.remote import read_remote
 
@@ -39,15 +41,14 @@ def read_table(path: str) -> BackoffTable:
     from lidstone.ngram.storage import load_table
 
     kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
-    if kind in ("text", "kenlm", "zip"):
+    if kind in ("text", "zip"):
         raise LidstoneError(f"{path} is {NAMES[kind]}, not a model", hint=_REMEDIES[kind])
-    ours = kind in ("table", "counts", "safetensors") or path.endswith(".safetensors")
+    ours = kind in ("table", "counts", "safetensors", "kenlm") or path.endswith(".safetensors")
     return load_table(path) if ours else read_arpa(path)
 
 
 _REMEDIES: dict[Kind, str] = {
     "text": "count it and fit a smoother: lidstone count, lidstone fit",
-    "kenlm": "lidstone filter reads it; for other verbs give the ARPA file that it was built from",
     "zip": "unpack it first",
 }
 

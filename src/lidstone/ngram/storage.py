@@ -56,7 +56,7 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
 
 
 def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
-    """Map what `save` wrote back into memory.
+    """Map what `save` wrote back into memory; a trie of KenLM is read as a table.
 
     Everything that is later used as an index or summed is checked first (`validate.py`), and a table whose
     probabilities do not sum to one is reported on the logger `lidstone`. `verify=False` skips checksums and these
@@ -64,7 +64,10 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     """
     if url := as_url(path):
         return read_remote(url, partial(load, verify=verify))
-    _check_kind(path)
+    if _check_kind(path) == "kenlm":
+        from lidstone.ngram.kenlm.binary import table_of_binary
+
+        return table_of_binary(path)
     arrays, metadata = read_arrays(path, verify=verify)
     _check_version(path, metadata)
     read = _READERS.get(metadata["kind"])
@@ -85,25 +88,25 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     return thing
 
 
-def _check_kind(path: str | Path) -> None:
-    """Refuse what is no file of ours, and say what it is and how it is read."""
+def _check_kind(path: str | Path) -> Kind | None:
+    """What the file is; what `load` cannot read is refused, and the error says how it is read."""
     if not Path(path).is_file():
-        return  # the reader says why
+        return None  # the reader says why
     try:
         kind, compressed = kind_of_file(path)
     except TextError as error:
         raise FileFormatError(error.message, hint=error.hint) from error
     if kind in _ELSEWHERE:
         raise FileFormatError(f"{path} is {NAMES[kind]}, not a table or counts", hint=_ELSEWHERE[kind])
-    if compressed and kind in ("table", "counts"):
+    if compressed and kind in ("table", "counts", "kenlm"):
         raise FileFormatError(
             f"{path} is compressed {NAMES[kind]}", hint="decompress it first: it is mapped into memory"
         )
+    return kind
 
 
 _ELSEWHERE: dict[Kind, str] = {
     "arpa": "use lidstone.read_arpa, or turn it into a table: lidstone convert IN.arpa OUT.safetensors",
-    "kenlm": "use the ARPA file that it was built from: lidstone.read_arpa",
     "text": "count it first: lidstone.count_text, or lidstone count TEXT --order 3 --output COUNTS",
     "zip": "unpack it first",
 }

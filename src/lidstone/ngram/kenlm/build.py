@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from lidstone.errors import InputError
 from lidstone.ngram.kenlm.memory import first_slot
 from lidstone.ngram.kenlm.step import (
     MIDDLE_BYTES,
@@ -23,6 +24,9 @@ from lidstone.ngram.kenlm.step import (
 
 MULTIPLIER = 2.0
 """Buckets per n-gram. KenLM's default is 1.5; with more of them fewer look-ups meet another n-gram first."""
+
+MOST_BUCKETS = 2**32 - 1
+"""`first_slot` multiplies 32 bits by their number."""
 
 _WORD = np.dtype([("key", "<u8"), ("id", "<u4")])
 _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4")])
@@ -106,7 +110,9 @@ def _marked_backoffs(level: Level) -> NDArray[np.float32]:
 
 
 def _table(keys: NDArray[np.uint64], entry: np.dtype, columns: dict[str, NDArray]) -> NDArray:
-    table = np.zeros(max(len(keys) + 1, int(len(keys) * MULTIPLIER)), entry)
+    if len(keys) >= MOST_BUCKETS:
+        raise InputError(f"a scorer cannot hold {len(keys)} n-grams of one order", hint=f"the limit is {MOST_BUCKETS}")
+    table = np.zeros(min(max(len(keys) + 1, int(len(keys) * MULTIPLIER)), MOST_BUCKETS), entry)
     slots = _place(keys, len(table))
     for name, column in {"key": keys, **columns}.items():
         table[name][slots] = column
