@@ -1,0 +1,14 @@
+"""A few kills at random moments in every test run; `python -m tests.fuzz.kills` makes as many as you like."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz.kills import WORKS, kill_at_random
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_a_kill_loses_nothing(work: str) -> None:
+    outcome = kill_at_random(work, kills=1 if work in ("train", "sweep") else 2, seed=3)
+    assert outcome.losses == []
