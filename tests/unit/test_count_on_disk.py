@@ -287,3 +287,26 @@ def test_the_fingerprint_of_a_file_is_that_of_its_counts(tmp_path, tiny):
     (tmp_path / "text").write_text("a b c a\nb c d e\n" * 5)
     count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
     assert file_fingerprint(tmp_path / "out") == count_text(tmp_path / "text", 3).fingerprint
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+from lidstone.ngram.scale.external import count_to_file
+count_to_file([sys.argv[1]], 5, sys.argv[2], memory=int(sys.argv[3]))
+print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_the_limit_is_kept(tmp_path):
+    """A fifth above the limit is allowed."""
+    generator = np.random.default_rng(0)
+    words = np.minimum(generator.zipf(1.3, 1_500_000), 50_000).reshape(-1, 15)
+    with (tmp_path / "text").open("w") as file:
+        file.writelines(" ".join(map(str, line)) + "\n" for line in words.tolist())
+    limit = 320 << 20
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "text"), str(tmp_path / "out"), str(limit)]
+    peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1024
+    assert peak <= 1.2 * limit

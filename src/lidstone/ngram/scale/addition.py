@@ -13,7 +13,6 @@ from lidstone.ngram.checked_tensors import damaged, read_arrays, write_arrays
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.scale.buckets import Run
 from lidstone.ngram.scale.external import finish
-from lidstone.ngram.scale.memory import plan
 from lidstone.ngram.scale.pieces import piece_of_trie
 from lidstone.ngram.scale.workspace import workspace
 from lidstone.ngram.storage import load_counts
@@ -53,7 +52,7 @@ def add_files(
         def opened() -> list[Run]:
             return [_open(path, first_words) for path, first_words in zip(paths, heads, strict=True)]
 
-        finish(opened, folder, vocab, order, unigrams, target, memory=plan(memory), workers=workers, show=show)
+        finish(opened, folder, vocab, order, unigrams, target, memory=memory, workers=workers, show=show)
 
 
 def _check_names(paths: Sequence[str | Path], output: Path) -> None:

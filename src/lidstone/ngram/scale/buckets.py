@@ -6,14 +6,14 @@ that range, counted once per run. Heavy first words are cut by their second word
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.ngram.scale.merging import BITS, Slice
-from lidstone.ngram.scale.pieces import Ints, Piece, broken
+from lidstone.ngram.scale.merging import BITS, Slice, whole
+from lidstone.ngram.scale.pieces import Ints, Piece, broken, cut_out, release_piece
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,19 @@ def boundaries(runs: Sequence[Run], vocab_size: int, limit: int) -> list[int]:
     return found
 
 
+def copies(runs: Sequence[Run], begin: int, end: int | None, bos: int) -> list[Slice]:
+    """What each run has between two keys, in memory; the pages of its file are given back."""
+    found = []
+    for run in runs:
+        part = _slice(run, begin, end, bos)
+        found.append(whole(cut_out(run.piece, part.starts, part.stops), run.bos))
+        release_piece(run.piece)
+    return found
+
+
 def slices(runs: Sequence[Run], begin: int, end: int | None, bos: int) -> list[Slice]:
     """What each run has between two keys."""
     return [_slice(run, begin, end, bos) for run in runs]
-
-
-def cuts(runs: Sequence[Run], starts: Sequence[int], bos: int) -> Iterator[list[Slice]]:
-    """The slices of all buckets, one bucket after the other."""
-    for begin, end in zip(starts, [*starts[1:], None], strict=True):
-        yield slices(runs, begin, end, bos)
 
 
 def _slice(run: Run, begin: int, end: int | None, bos: int) -> Slice:
@@ -76,6 +80,7 @@ def _units(runs: Sequence[Run], vocab_size: int, limit: int) -> tuple[NDArray[np
     for run in runs:
         heads, weights = _heads(run, vocab_size), _weights(run.piece, 0, len(run.piece.heads))
         by_word += np.bincount(heads, weights, minlength=len(by_word)).astype(np.int64)
+        release_piece(run.piece)
     heavy = np.flatnonzero(by_word > limit)
     light = np.flatnonzero((by_word > 0) & (by_word <= limit))
     keys, sizes = [light.astype(np.int64) << BITS], [by_word[light]]
@@ -95,6 +100,7 @@ def _by_second_word(runs: Sequence[Run], word: int, vocab_size: int) -> NDArray[
         if word < run.bos or word == vocab_size:
             start, stop = _children(run, min(word, run.bos))
             weights[run.piece.words[start:stop]] += _weights(run.piece, start, stop)
+            release_piece(run.piece)
     return weights
 
 

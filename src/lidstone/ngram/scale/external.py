@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from lidstone import __version__
 from lidstone.errors import FileFormatError
 from lidstone.ngram.scale.assembly import Parts, count_type, write_counts
-from lidstone.ngram.scale.buckets import Run, boundaries, slices
+from lidstone.ngram.scale.buckets import Run, boundaries, copies
 from lidstone.ngram.scale.estimate import bytes_of, temporary_bytes
-from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, plan
+from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, plan, trim
 from lidstone.ngram.scale.merging import merge_within
 from lidstone.ngram.scale.pieces import Piece, load_piece, save_piece
 from lidstone.ngram.scale.runs import RunWriter, open_runs, sum_unigrams
@@ -52,17 +52,16 @@ def count_to_file(
     """
     check_order(order)
     target, workers = Path(output), workers or cores()
-    budget = plan(memory)
     with workspace(
         target, {**_identity(sources, order, vocab), "blank": blank}, Path(temporary) if temporary else None
     ) as folder:
         check_space(folder, temporary_bytes(sources, order))
         writer = RunWriter(folder, order, vocab, workers, blank)
         with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
-            found = writer.write(sources, block_tokens(budget, order, workers), _told(sources, advance))
+            found = writer.write(sources, block_tokens(plan(memory), order, workers), _told(sources, advance))
         unigrams = sum_unigrams(folder, found)
         opened = functools.partial(open_runs, folder)
-        finish(opened, folder, found, order, unigrams, target, memory=budget, workers=workers, show=show)
+        finish(opened, folder, found, order, unigrams, target, memory=memory, workers=workers, show=show)
 
 
 def finish(
@@ -78,15 +77,17 @@ def finish(
     show: bool = False,
 ) -> None:
     """Merge runs into pieces, bucket by bucket, and write these as one file. `opened` maps the runs into memory."""
-    limit = bucket_nodes(memory, workers)
+    trim()
+    limit = bucket_nodes(plan(memory), workers)
     starts = boundaries(opened(), vocab.size, limit) if order > 1 else []
     pieces = [folder / f"piece-{_digest(starts)}-{number}.safetensors" for number in range(len(starts))]
     ends = [*starts[1:], None]
 
     def merge_bucket(number: int) -> None:
         if not _is_complete(pieces[number]):
-            parts = slices(opened(), starts[number], ends[number], vocab.bos)
+            parts = copies(opened(), starts[number], ends[number], vocab.bos)
             save_piece(merge_within(parts, order, vocab.bos, limit, count_type(unigrams)), pieces[number])
+            trim()
 
     with progress_bar(len(pieces), "merging", show=show) as advance, ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(merge_bucket, range(len(pieces))):

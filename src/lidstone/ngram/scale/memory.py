@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from pathlib import Path
@@ -12,7 +13,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SHARE = 0.85
 """How much of the memory left is planned for; the rest is for the allocator, file buffers and the vocabulary."""
 
-BYTES_PER_NODE = 48
+BYTES_PER_NODE = 72
 """Of merging: input, sorted copy, number and output of each n-gram."""
 
 
@@ -45,6 +46,13 @@ def resident() -> int:
     """Bytes of memory this process occupies now; 0 where the system does not say."""
     status = Path("/proc/self/statm")
     return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if status.exists() else 0
+
+
+def trim() -> None:
+    """Give memory that was freed back to the system, where the C library keeps it for later."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def half_of_memory() -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
-from lidstone.ngram.checked_tensors import read_arrays, write_arrays
+from lidstone.ngram.checked_tensors import read_arrays, release, write_arrays
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.trie import Trie
 
@@ -96,7 +96,18 @@ def cut_out(piece: Piece, starts: Sequence[int], stops: Sequence[int]) -> Piece:
         for k in range(len(ranges) - 1)
     ]
     words, counts = (np.concatenate([array[part] for part in ranges]) for array in (piece.words, piece.counts))
-    return Piece(levels, piece.heads[ranges[0]], words, counts, np.concatenate([*firsts, levels[-1:]]))
+    first = np.concatenate([*firsts, levels[-1:]])
+    return Piece(levels, piece.heads[ranges[0]].copy(), words, counts, first.astype(_smallest(levels[-1])))
+
+
+def _smallest(size: int) -> type[np.signedinteger]:
+    return np.int32 if size < 2**31 else np.int64
+
+
+def release_piece(piece: Piece) -> None:
+    """Give the pages of a mapped piece back to the system."""
+    for array in (piece.words, piece.heads):
+        release(array)
 
 
 def save_piece(piece: Piece, path: Path, extra: Mapping[str, NDArray[Any]] | None = None) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lidstone.errors import FileFormatError, InputError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.scale.buckets import Run
+from lidstone.ngram.scale.memory import trim
 from lidstone.ngram.scale.pieces import load_piece, piece_of_trie, save_piece
 from lidstone.text.blocks import Block, Place, read_blocks, words_of
 from lidstone.text.streams import Source
@@ -90,6 +91,8 @@ class RunWriter:
             "end": np.array([block.end.source, block.end.offset]),
         }
         save_piece(piece_of_trie(trie, counts), self._path(number), extra)
+        del stream, trie, counts, extra
+        trim()
 
 
 def open_runs(folder: Path) -> list[Run]:
