@@ -46,7 +46,7 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
     trie = table.trie
     arrays = (trie.first, trie.words, trie.suffixes, table.ngram_probs, table.backoffs)
     single = type(states) is int and type(words) is int  # one hypothesis: no arrays
-    if single and EMPTY <= states < trie.inner and 0 <= words < trie.vocab_size:
+    if single and EMPTY <= states < len(table.backoffs) and 0 <= words < table.vocab.size:
         return _step(*arrays, states, words)
     ids, checked = table.vocab.check_ids(words), check_states(table, states)
     try:

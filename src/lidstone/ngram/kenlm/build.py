@@ -34,7 +34,7 @@ _MIDDLE = np.dtype([("key", "<u8"), ("logprob", "<f4"), ("backoff", "<f4")])
 _LONGEST = np.dtype([("key", "<u8"), ("logprob", "<f4")])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Level:
     """The n-grams of one order."""
 
@@ -49,7 +49,7 @@ class Level:
     """whether a longer n-gram begins with this one"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Packed:
     """A model as compiled code reads it."""
 

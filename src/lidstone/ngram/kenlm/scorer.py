@@ -81,29 +81,26 @@ class Scorer:
     ) -> LineScores:
         """Many sentences at once, on all cores unless `threads` says otherwise."""
         joined, ends = _join(texts)
-        begins = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
-        out = (
-            np.empty(len(ends), np.float32),
-            np.empty(len(ends)),
-            np.empty(len(ends), np.int64),
-            np.empty(len(ends), np.int64),
-        )
-        cores = _threads(threads)
-        jobs = cores if len(joined) >= PARALLEL_FROM else 1
+        begins = np.append(0, ends[:-1] + 1)[: len(ends)]
+        count = len(ends)
+        sums, counts = (np.empty(count), np.empty(count, np.float32)), np.empty((2, count), np.int64)
+        out = LineScores(*sums, counts[0], counts[1])
+        columns = (begins, ends, out.single, out.log10, out.words, out.oov)
+        jobs = _threads(threads)
+        jobs = jobs if len(joined) >= PARALLEL_FROM else 1
         cuts = np.searchsorted(ends, np.linspace(0, len(joined), jobs + 1))
         cuts[[0, -1]] = 0, len(ends)
 
         def run(job: int) -> None:
-            some = slice(cuts[job], cuts[job + 1])
-            columns = (column[some] for column in out)
-            lines.score_many(self.packed.layout, joined, begins[some], ends[some], bool(bos), bool(eos), *columns)
+            first, last, *results = (column[cuts[job] : cuts[job + 1]] for column in columns)
+            lines.score_many(self.packed.layout, joined, first, last, bool(bos), bool(eos), *results)
 
         if jobs == 1:
             run(0)
         else:
             with ThreadPoolExecutor(jobs) as pool:
                 list(pool.map(run, range(jobs)))
-        return LineScores(out[1], out[0], out[2], out[3])
+        return out
 
     def index(self, word: Text) -> int:
         """The id of a word, or `unk`."""
