@@ -281,11 +281,6 @@ def test_linear_loss_refuses_models_that_change_their_logits(name: str, change: 
         trainer.train()
 
 
-def test_linear_loss_refuses_a_compiled_model(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="torch_compile=True and LinearSmoothedCrossEntropy"):
-        make_trainer("opt", "mixin", make_loss("token", linear=True), tmp_path, torch_compile=True)
-
-
 def test_embeddings_without_ids_fall_back_to_histories_from_labels() -> None:
     from lidstone.training.alignment import align_causal
 

@@ -1,4 +1,4 @@
-"""Under torch.compile the loss is a graph break; under autocast it computes in float32 and gives back what it got."""
+"""Under torch.compile the loss gives the same; under autocast it computes in float32 and gives back what it got."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ label smoothing whose uniform distribution is replaced by an n-gram model that h
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -241,9 +242,9 @@ class SmoothedCrossEntropy(SmoothedLoss):
 
 def _as_rows_of_logits(logits: Tensor) -> Tensor:
     """Logits of any shape as (batch, time, V); a view of what has at most three dimensions."""
-    return logits.reshape(logits.shape[:-2].numel(), *logits.shape[-2:]) if logits.dim() > 1 else logits[None, None]
+    return logits.reshape(math.prod(logits.shape[:-2]), *logits.shape[-2:]) if logits.dim() > 1 else logits[None, None]
 
 
 def _as_rows(ids: Tensor) -> Tensor:
     """Ids of any shape as (rows, time)."""
-    return ids.reshape(ids.shape[:-1].numel(), ids.shape[-1]) if ids.dim() else ids.reshape(1, 1)
+    return ids.reshape(math.prod(ids.shape[:-1]), ids.shape[-1]) if ids.dim() else ids.reshape(1, 1)

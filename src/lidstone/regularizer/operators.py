@@ -119,7 +119,7 @@ def losses(
 
 @losses.register_fake
 def _(logits: Tensor, labels: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    empty = [logits.new_empty((*rows, len(labels)), dtype=torch.float32) for rows in ((), (3,), (3,))]
+    empty = [logits.new_empty((*rows, labels.shape[0]), dtype=torch.float32) for rows in ((), (3,), (3,))]
     return empty[0], empty[1], empty[2]
 
 
@@ -247,7 +247,8 @@ def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[
 
 def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.sizes = len(inputs[5]), len(inputs[6])
-    ctx.types = [None if leaf is None else leaf.dtype for leaf in inputs[:3]]
+    wanted = zip(inputs[:3], inputs[-3:], strict=True)
+    ctx.types = [leaf.dtype if leaf is not None and wants else None for leaf, wants in wanted]
     ctx.save_for_backward(*output[1:])
     ctx.used = False
 
@@ -263,7 +264,7 @@ def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]
 
 
 def _scaled(gradient: Tensor, factor: Tensor, dtype: torch.dtype | None, inplace: bool) -> Tensor | None:
-    if dtype is None or not gradient.numel():
+    if dtype is None:
         return None
     return (gradient.mul_(factor) if inplace else gradient * factor).to(dtype)
 

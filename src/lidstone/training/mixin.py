@@ -44,11 +44,6 @@ class SmoothedLossMixin(Trainer):
         check_loss(smoothed_loss)
         super().__init__(*args, **kwargs)
         check_arguments(self.args)
-        if self.args.torch_compile and isinstance(smoothed_loss, LinearSmoothedCrossEntropy):
-            raise InputError(
-                "torch_compile=True and LinearSmoothedCrossEntropy exclude each other",
-                hint="a compiled model does not show its hidden states: use SmoothedCrossEntropy, or do not compile",
-            )
         self.smoothed_loss = smoothed_loss
         self.meter = PartsMeter()
         self.projection = Projection(self.model)

@@ -27,6 +27,8 @@ class Projection:
     def __init__(self, core: Any) -> None:
         self.core = core
         self.proven = False
+        self._call: _HeadCall | None = None
+        self._around: Callable[..., Tensor] | None = None
 
     def __call__(self, model: Any, inputs: Mapping[str, Any], compute: Compute) -> tuple[LossParts, Any]:
         """What `compute` makes of hidden states, output matrix and bias, and the outputs of `model`.
@@ -39,13 +41,37 @@ class Projection:
             raise _unfit(self.core, f"its output layer is {type(head).__name__}, not Linear")
         extra = getattr(self.core, "final_logits_bias", None)  # what Marian and BART add to the logits
         call = _HeadCall(compute, extra, training=model.training, probe=model.training and not self.proven)
-        outputs = call.run(head, model, inputs)
+        outputs = self._run(call, head, model, inputs)
         if call.times != 1 or call.parts is None or call.projected is None:
             raise _unfit(self.core, f"it calls its output layer {call.times} times")
         self._prove(call.projected, extra, outputs)
         self.proven = self.proven or model.training
         total = _Tied.apply(call.parts.total, outputs["logits"])
         return call.parts._replace(total=total), outputs
+
+    def _run(self, call: _HeadCall, head: torch.nn.Linear, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """Call the model with `call` around its output layer, at which torch.compile breaks the graph."""
+        before = vars(head).get("forward")
+        if self._around is None:
+            self._around = self._surround(head, head.forward)
+        self._call, vars(head)["forward"] = call, self._around
+        try:
+            return model(**inputs)
+        finally:
+            self._call = None
+            vars(head).pop("forward") if before is None else vars(head).update(forward=before)
+
+    def _surround(self, head: torch.nn.Linear, forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """The forward pass of the output layer with the present call around it; one function for all calls."""
+
+        @torch.compiler.disable
+        def around(*arguments: Tensor) -> Tensor:
+            if self._call is None:
+                return forward(*arguments)
+            given = self._call.before(arguments)
+            return self._call.after(head, forward(*given))
+
+        return around
 
     @torch.no_grad()
     def _prove(self, projected: Tensor, extra: Tensor | None, outputs: Any) -> None:
@@ -60,7 +86,7 @@ class Projection:
 
 
 class _HeadCall:
-    """One forward pass of a model, with hooks around its output layer."""
+    """One forward pass of a model, with the loss computed at its output layer."""
 
     def __init__(self, compute: Compute, extra: Tensor | None, *, training: bool, probe: bool) -> None:
         self.compute, self.extra, self.training, self.probe = compute, extra, training, probe
@@ -69,25 +95,13 @@ class _HeadCall:
         self.projected: Tensor | None = None
         self.parts: LossParts | None = None
 
-    def run(self, head: torch.nn.Linear, model: Any, inputs: Mapping[str, Any]) -> Any:
-        """Call the model; `parts` is filled on the way."""
-        handles = (
-            head.register_forward_pre_hook(self._before),
-            head.register_forward_hook(self._after, prepend=True),  # before FSDP frees the gathered matrix
-        )
-        try:
-            return model(**inputs)
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _before(self, head: Any, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+    def before(self, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Keep the hidden states; in training give the output layer one position per row."""
         self.times += 1
         self.hidden = arguments[0]
-        return (arguments[0][:, :1], *arguments[1:]) if self.training else None
+        return (arguments[0][:, :1], *arguments[1:]) if self.training else arguments
 
-    def _after(self, head: Any, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    def after(self, head: torch.nn.Linear, output: Tensor) -> Tensor:
         """Compute the loss; in a probe replace the output by known numbers."""
         if self.probe:
             output = output * 0 + torch.linspace(-1e4, 1e4, output.shape[-1], dtype=output.dtype, device=output.device)

@@ -90,9 +90,9 @@ def probability(words: Tensor, states: Tensor, table: Table, facts: Facts) -> Te
 def expand_histories(states: Tensor, shifts: Tensor, table: Table, facts: Facts) -> Entries:
     """The n-grams of each position's history and its suffixes."""
     nodes, weights = chain(states, table, facts)
-    first = table.first[nodes]
+    first = table.first[nodes].long()
     used = (nodes >= 0) & (shifts >= 0)[:, None] if facts.ngram else nodes >= 0
-    lengths = torch.where(used, table.first[nodes + 1] - first, 0).reshape(-1)
+    lengths = torch.where(used, table.first[nodes + 1].long() - first, 0).reshape(-1)
     ends = lengths.cumsum(0)
     number = int(ends[-1]) if len(ends) else 0  # the one time that the host waits
     segments = torch.repeat_interleave(lengths, output_size=number)
