@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -238,3 +239,20 @@ def test_a_negative_count_is_refused() -> None:
     counts.counts[-1] = -1
     with pytest.raises(InputError, match="a count is negative"):
         _ = counts.derived
+
+
+def test_huge_counts_need_no_huge_arrays(tmp_path) -> None:
+    """A count of 2^31 - 1, as in a text of 10^10 words, or in a forged file."""
+    from lidstone.ngram.smoothers.registry import get_smoother
+    from lidstone.ngram.storage import load, save
+
+    small = count([[1, 1, 2], [1, 3], [1, 1], [1]], Vocabulary(size=5, eos=0), 1)
+    values = small.counts.copy()
+    values[1] = 2**31 - 1
+    save(dataclasses.replace(small, counts=values), tmp_path / "huge")
+    counts = load(tmp_path / "huge")
+    assert len(counts.counts_of_counts(1)) == 2**20 + 1
+    assert counts.counts_of_counts(1)[[1, 4, 2**20]].tolist() == [2, 1, 1]
+    table = get_smoother("good-turing").fit(counts)
+    assert table.prob([()])[0].sum() == pytest.approx(1, abs=1e-12)
+    assert table.base[1] > 0.999

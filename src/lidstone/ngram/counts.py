@@ -30,6 +30,8 @@ from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Blank, Sources
 
+LARGEST = 1 << 20
+"""Larger counts share one entry among the counts of counts, so that these stay small"""
 Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
 
 
@@ -44,7 +46,7 @@ class Derived:
     adjusted_totals: NDArray[np.int32]
     """the sum of `adjusted` over each history's followers"""
     histograms: tuple[NDArray[np.int64], ...]
-    """counts of counts of each order: entry r is how many n-grams occur r times"""
+    """counts of counts of each order: entry r is how many n-grams occur r times, or more at the last entry `LARGEST`"""
     adjusted_histograms: tuple[NDArray[np.int64], ...]
     """the same of the adjusted counts"""
 
@@ -125,7 +127,10 @@ class Counts:
         return int(self.counts[: self.vocab.size].sum())
 
     def counts_of_counts(self, order: int, *, adjusted: bool = False) -> NDArray[np.int64]:
-        """Entry r is the number of distinct n-grams of this order that occur r times in the text; r >= 1."""
+        """Entry r is the number of distinct n-grams of this order that occur r times in the text; 1 <= r < 2^20.
+
+        More frequent ones are all in the entry 2^20.
+        """
         return (self.derived.adjusted_histograms if adjusted else self.derived.histograms)[order - 1]
 
     @cached_property
@@ -290,14 +295,10 @@ def _adjusted(counts: Counts) -> NDArray[np.int32]:
 
 
 def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
-    """How many values are 0, 1, 2, ...; as np.bincount, which would make a copy of the values."""
+    """How many values are 0, 1, 2, .. `LARGEST` or more; as np.bincount, which would make a copy of the values."""
     if values.min(initial=0) < 0:
         raise InputError("a count is negative", hint="count the text again")
-    most = int(values.max(initial=0))
-    try:
-        histogram = np.zeros(most + 1, np.int64)
-    except MemoryError as error:
-        raise InputError(f"a count of {most:,} needs more memory than there is", hint="count less text") from error
+    histogram = np.zeros(min(int(values.max(initial=0)), LARGEST) + 1, np.int64)
     _count_values(values, histogram)
     return histogram
 
@@ -305,7 +306,7 @@ def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
 @njit(cache=True, nogil=True)
 def _count_values(values, histogram):  # type: ignore[no-untyped-def]
     for value in values:
-        histogram[np.uint64(value)] += 1
+        histogram[min(np.uint64(value), np.uint64(len(histogram) - 1))] += 1
 
 
 @njit(cache=True, nogil=True)

@@ -25,6 +25,8 @@ def fingerprint(counts: Counts) -> str:
 
 def _arrays(counts: Counts) -> list[NDArray[Any]]:
     """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
+    from lidstone.ngram.counts import LARGEST
+
     trie, keep = counts.trie, _occurring(counts)
     inserted = not keep.all()
     values, derived = counts.counts, counts.derived if any(counts.thresholds) else None
@@ -34,7 +36,7 @@ def _arrays(counts: Counts) -> list[NDArray[Any]]:
     found: list[NDArray[Any]] = [trie.levels, trie.first, trie.words, values]
     if derived is not None:
         found += [derived.totals, derived.adjusted, derived.adjusted_totals]
-        found += [*derived.histograms, *derived.adjusted_histograms]
+        found += [array[:LARGEST] for array in (*derived.histograms, *derived.adjusted_histograms)]
     return found
 
 

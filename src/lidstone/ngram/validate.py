@@ -121,9 +121,11 @@ def _check_histograms(
     name: str, trie: Trie, values: NDArray[np.int32], histograms: tuple[NDArray[np.int64], ...]
 ) -> None:
     """Each order's counts of counts must reach to its largest count; `<s>` is not part of them."""
+    from lidstone.ngram.counts import LARGEST
+
     for order, histogram in enumerate(histograms, start=1):
         level = slice(0, trie.vocab_size) if order == 1 else trie.level(order)
-        if histogram.min(initial=0) < 0 or len(histogram) <= values[level].max(initial=0):
+        if histogram.min(initial=0) < 0 or len(histogram) <= min(values[level].max(initial=0), LARGEST):
             raise InputError(f"the counts of counts in '{name}.{order}' do not fit the counts")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
-from lidstone.ngram.counts import Counts
+from lidstone.ngram.counts import LARGEST, Counts
 from lidstone.ngram.smoothers.base import announce_fallback, make_table, pseudo_counts, to_children, whole_histories
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
 from lidstone.ngram.table import BackoffTable
@@ -110,23 +110,20 @@ class GoodTuring:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        histogram = _histogram(counts)
-        if self._undefined(counts, histogram):
+        r, n = _frequencies(counts)
+        if self._undefined(counts, r, n):
             return self._fall_back(counts)
-        frequencies = np.flatnonzero(histogram)
-        found = simple_good_turing(frequencies, histogram[frequencies], self.confidence)
-        star = np.zeros(len(histogram))
-        star[frequencies] = found.adjusted
+        found = simple_good_turing(r, n, self.confidence)
         seen, unseen_types = _seen(counts)
-        unseen = histogram[1] / unseen_types if unseen_types else 0.0
+        unseen = n[0] / unseen_types if unseen_types else 0.0
         weights = np.where(counts.counts > 0, counts.counts, unseen)
-        weights[seen] = star[counts.counts[seen]]
+        weights[seen] = found.adjusted[np.searchsorted(r, counts.counts[seen]).clip(max=len(r) - 1)]
         parts = pseudo_counts(counts, weights, unseen)
         return make_table(self, "good-turing", counts, *parts, slope=found.slope, unseen=float(unseen))
 
-    def _undefined(self, counts: Counts, histogram: NDArray[np.int64]) -> bool:
+    def _undefined(self, counts: Counts, r: NDArray[np.int64], n: NDArray[np.int64]) -> bool:
         """Without two frequencies there is no line; without n_1, or with nothing else, there is no P_0."""
-        some = {r: int(histogram[r]) for r in np.flatnonzero(histogram)[:4].tolist()}
+        some = dict(zip(r[:4].tolist(), n[:4].tolist(), strict=True))
         undefined = 1 not in some or len(some) < 2
         if undefined and self.fallback is None:
             raise SmoothingUndefined(
@@ -143,14 +140,19 @@ class GoodTuring:
         return make_table(self, "good-turing", counts, *parts, fallback_orders=[counts.order])
 
 
-def _histogram(counts: Counts) -> NDArray[np.int64]:
-    """Counts of counts of all n-grams with a whole history: the top order, and shorter ones that begin with `<s>`."""
-    shorter = [counts.counts[counts.trie.sentence_starts(order)] for order in range(2, counts.order)]
-    top = counts.counts_of_counts(counts.order)
-    starts = np.bincount(np.concatenate([np.empty(0, np.int64), *shorter]), minlength=len(top) + 1)
-    starts[: len(top)] += top
-    starts[0] = 0
-    return starts
+def _frequencies(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """R and n_r of all n-grams with a whole history: the top order, and shorter ones that begin with `<s>`."""
+    top = counts.counts_of_counts(counts.order)[:LARGEST]
+    level = slice(0, counts.vocab.size) if counts.order == 1 else counts.trie.level(counts.order)
+    single = [counts.counts[counts.trie.sentence_starts(order)] for order in range(2, counts.order)]
+    single.append(counts.counts[level][counts.counts[level] >= LARGEST])
+    values = np.concatenate([np.arange(len(top)), *single])
+    weights = np.concatenate([top, *(np.ones(len(part), np.int64) for part in single)])
+    found, place = np.unique(values, return_inverse=True)
+    n = np.zeros(len(found), np.int64)
+    np.add.at(n, place, weights)
+    some = (found > 0) & (n > 0)
+    return found[some].astype(np.int64), n[some]
 
 
 def _seen(counts: Counts) -> tuple[NDArray[np.int64], int]:
