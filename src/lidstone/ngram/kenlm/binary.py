@@ -12,7 +12,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.arpa.read_write import table_of_sections
 from lidstone.ngram.kenlm.build import pack
 from lidstone.ngram.kenlm.header import KINDS, TRIE, Header, broken, read_header
-from lidstone.ngram.kenlm.levels import levels_of_sections
+from lidstone.ngram.kenlm.levels import levels_of_trie
 from lidstone.ngram.kenlm.probing_file import map_probing
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.step import BOS, EOS, UNK
@@ -49,7 +49,7 @@ def _scorer_of_trie(trie: Trie, path: str | Path) -> Scorer:
         raise broken(path, "it has no <s> or no </s>")
     ids = np.arange(1, len(trie.hashes) + 1)
     special = {UNK: 0, BOS: int(bos[0]), EOS: int(eos[0])}
-    return Scorer(pack(trie.hashes, ids, levels_of_sections(trie.sections), special))
+    return Scorer(pack(trie.hashes, ids, levels_of_trie(trie), special))
 
 
 def _open(path: str | Path) -> tuple[NDArray[np.uint8], Header]:

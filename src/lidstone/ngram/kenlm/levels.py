@@ -11,6 +11,7 @@ from lidstone.ngram.arpa.text import LOG_ZERO
 from lidstone.ngram.arpa.trie import close
 from lidstone.ngram.kenlm.build import Level
 from lidstone.ngram.kenlm.step import extend_key
+from lidstone.ngram.kenlm.trie_file import Trie, parents_of
 from lidstone.ngram.table import BackoffTable
 
 MISSING_UNK = -100.0
@@ -53,6 +54,20 @@ def levels_of_table(table: BackoffTable, extra: int = 0) -> list[Level]:
     return _joined(by_order[0], by_order[1], by_order[2], links)
 
 
+def levels_of_trie(trie: Trie) -> list[Level]:
+    """The n-grams of KenLM's trie, which knows its links and flags: nothing has to be looked up."""
+    levels: list[Level] = []
+    for order, section in enumerate(trie.sections, start=1):
+        oldest = section.ngrams[:, 0].astype(np.uint64)
+        keys = _extended(levels[-1].keys[parents_of(trie.begins[order - 2])], oldest) if levels else oldest
+        top = order == len(trie.sections)
+        left = np.zeros(len(keys), np.bool_) if top else trie.begins[order - 1][1:] > trie.begins[order - 1][:-1]
+        right = (section.backoffs != 0) | ~np.signbit(section.backoffs)
+        values = (section.logprobs.astype(np.float32), section.backoffs.astype(np.float32))
+        levels.append(Level(keys, *values, left, right))
+    return levels
+
+
 def _links(table: BackoffTable, order: int) -> tuple[NDArray, NDArray]:
     """Suffixes and prefixes of one order, as places within the order below."""
     trie = table.trie
@@ -90,6 +105,15 @@ def _keys(ngrams):  # type: ignore[no-untyped-def]
             key = extend_key(key, ngrams[i, k])
         keys[i] = key
     return keys
+
+
+@njit(cache=True, nogil=True)
+def _extended(keys, words):  # type: ignore[no-untyped-def]
+    """The keys of n-grams with one more word each at their old end."""
+    longer = np.empty(len(keys), np.uint64)
+    for i in range(len(keys)):
+        longer[i] = extend_key(keys[i], words[i])
+    return longer
 
 
 @njit(cache=True, nogil=True)

@@ -34,6 +34,8 @@ class Trie:
     words: list[str] | None
     """the words, `<unk>` first, where the file has them"""
     sections: list[Section]
+    begins: list[NDArray[np.int64]]
+    """per order below the top: the n-grams of the next order that end in n-gram i are begins[i]:begins[i+1]"""
 
 
 def read_trie(data: NDArray[np.uint8], header: Header, path: str | Path) -> Trie:
@@ -41,9 +43,9 @@ def read_trie(data: NDArray[np.uint8], header: Header, path: str | Path) -> Trie
     reader = _Reader(data, header, path)
     hashes = reader.read_hashes()
     reader.read_bins()
-    sections = reader.read_sections()
+    sections, begins = reader.read_sections()
     words = reader.read_words(hashes) if header.has_words else None
-    return Trie(hashes, words, sections)
+    return Trie(hashes, words, sections, begins)
 
 
 class _Reader:
@@ -83,13 +85,14 @@ class _Reader:
             self.bins.append((self._floats(1 << prob_bits), self._floats(1 << backoff_bits)))
         self.bins.append((self._floats(1 << prob_bits),))
 
-    def read_sections(self) -> list[Section]:
+    def read_sections(self) -> tuple[list[Section], list[NDArray[np.int64]]]:
         section, begins = self._read_unigrams()
-        sections = [section]
+        sections, all_begins = [section], [begins]
         for order in range(2, self.header.order + 1):
             section, begins = self._read_order(order, section, begins)
             sections.append(section)
-        return sections
+            all_begins.append(begins)
+        return sections, all_begins[:-1]
 
     def read_words(self, hashes: NDArray[np.uint64]) -> list[str]:
         text = self.data[self.at :].tobytes()
@@ -104,7 +107,7 @@ class _Reader:
     def _floats(self, count: int) -> NDArray[np.float32]:
         return np.array(self.take(4 * count).view("<f4"))
 
-    def _read_unigrams(self) -> tuple[Section, NDArray[np.uint64]]:
+    def _read_unigrams(self) -> tuple[Section, NDArray[np.int64]]:
         count = self.header.counts[0]
         block = self.take((count + 2) * _UNIGRAM.itemsize).view(_UNIGRAM)
         section = self._section(np.arange(count)[:, None], block["logprob"][:count], block["backoff"][:count])
@@ -118,7 +121,7 @@ class _Reader:
         width = self.word_bits + value_bits + next_bits
         block = self.take(((1 + count) * width + 7) // 8 + 8)
         words = read_bits(block, 0, width, self.word_bits, count)
-        parents = np.repeat(np.arange(len(begins) - 1), (begins[1:] - begins[:-1]).astype(np.int64))
+        parents = parents_of(begins)
         self._check_words(words, begins)
         logprobs, backoffs = self._values(block, order, width, count)
         ngrams = np.column_stack([words.astype(np.int32), below.ngrams[parents]])
@@ -170,16 +173,16 @@ class _Reader:
             raise broken(self.path, "its pointers are damaged")
         return offsets, bits - upper
 
-    def _check_begins(self, begins: NDArray[np.uint64], order: int) -> NDArray[np.uint64]:
+    def _check_begins(self, begins: NDArray[np.uint64], order: int) -> NDArray[np.int64]:
         rising = (begins[1:] >= begins[:-1]).all()
         if begins[0] != 0 or begins[-1] != self.header.counts[order - 1] or not rising:
             raise broken(self.path, f"its {order}-grams do not form a trie")
-        return begins
+        return begins.astype(np.int64)
 
-    def _check_words(self, words: NDArray[np.uint64], begins: NDArray[np.uint64]) -> None:
+    def _check_words(self, words: NDArray[np.uint64], begins: NDArray[np.int64]) -> None:
         """The children of a node have known and rising words."""
         rising = words[1:] > words[:-1]
-        firsts = begins[1:-1].astype(np.int64)
+        firsts = begins[1:-1]
         rising[firsts[(firsts > 0) & (firsts < len(words))] - 1] = True
         if not rising.all() or (words >= self.header.counts[0]).any():
             raise broken(self.path, "its n-grams have unknown or repeated words")
@@ -189,6 +192,15 @@ class _Reader:
             raise broken(self.path, "its probabilities are damaged")
         lines = np.zeros(len(ngrams), np.int64)
         return Section(ngrams.astype(np.int32), logprobs.astype(np.float64), backoffs.astype(np.float64), lines)
+
+
+def parents_of(begins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each n-gram the place of the shorter one that it ends in.
+
+    >>> parents_of(np.array([0, 2, 2, 3])).tolist()
+    [0, 0, 2]
+    """
+    return np.repeat(np.arange(len(begins) - 1), begins[1:] - begins[:-1])
 
 
 def _upper_bits(entries: int, longest: int, most: int) -> int:
