@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.tiny import SIX_METHODS
+
 from lidstone.recipe.recipe import Recipe, load_recipe
 from lidstone.sweep.engines import InProcess
 from lidstone.sweep.jobs import Job, Outcome
@@ -32,7 +34,7 @@ def recipe(*more: str) -> Recipe:
     """A sweep of ten settings of Katz and one of no regularizer, three seeds each."""
     methods = "methods=[{name: none}, {smoother: katz, gamma: 0.1}]"
     small = ["corpus.limit=100", methods, f"sweep.axes={AXES}", "sweep.seeds=[1, 2, 3]"]
-    return load_recipe("demo", [*small, *more])
+    return load_recipe(SIX_METHODS, [*small, *more])
 
 
 def sweep(output: Path, *more: str) -> Sweep:

@@ -9,6 +9,8 @@ from typing import Any
 from lidstone.recipe.recipe import Recipe, make_recipe
 
 NOUNS = ("haus hund baum fluss kind", "house dog tree river child")
+SIX_METHODS = str(Path(__file__).with_name("six_methods.yaml"))
+"""a recipe with the rows of the paper's tables"""
 ADJECTIVES = ("alte kleine rote", "old small red")
 
 

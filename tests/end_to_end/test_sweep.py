@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from tests.sweep_cells import BEST, CELLS, CutShort, begun, ended, pretend, pretend_training, recipe, sweep
+from tests.tiny import SIX_METHODS
 from typer.testing import CliRunner
 
 from lidstone.cli.main import app
@@ -178,7 +179,7 @@ SET = ["--set", "corpus.limit=100", "--set", "sweep.seeds=[1, 2]", "--method", "
 
 
 def test_a_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
-    arguments = ["sweep", "demo", *SET, "--set", "sweep.axes={regularizer.gamma_plus: [0.1, 0.5]}"]
+    arguments = ["sweep", SIX_METHODS, *SET, "--set", "sweep.axes={regularizer.gamma_plus: [0.1, 0.5]}"]
     shown = CliRunner().invoke(app, [*arguments, "--dry-run", "--output", str(tmp_path / "runs")])
     assert shown.exit_code == 0, shown.stderr
     lines = shown.stdout.splitlines()
@@ -207,7 +208,7 @@ def test_a_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_two_lines(tmp_path: Path, arguments: list[str], message: str) -> None:
-    shown = CliRunner().invoke(app, ["sweep", "demo", *SET, *arguments, "--output", str(tmp_path / "runs")])
+    shown = CliRunner().invoke(app, ["sweep", SIX_METHODS, *SET, *arguments, "--output", str(tmp_path / "runs")])
     assert shown.exit_code == 1
     assert message in shown.stderr
     assert "Traceback" not in shown.stderr
@@ -314,7 +315,7 @@ def on_terminal(command: list[str]) -> tuple[int, str]:
 def test_a_real_sweep_on_a_terminal(tmp_path: Path) -> None:
     output = tmp_path / "runs"
     run = "from lidstone.cli.main import run; run()"
-    command = [sys.executable, "-c", run, "sweep", "demo", *TINY, "--jobs", "2", "--output", str(output)]
+    command = [sys.executable, "-c", run, "sweep", SIX_METHODS, *TINY, "--jobs", "2", "--output", str(output)]
     code, shown = on_terminal(command)
     assert code == 0, shown
     assert "jelinek-mercer" in shown

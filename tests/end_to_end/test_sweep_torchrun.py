@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tiny import SIX_METHODS
 
 TINY = [
     "corpus.limit=100",
@@ -22,7 +23,7 @@ TINY = [
 @pytest.mark.slow
 def test_torchrun_inside_a_cell(tmp_path: Path) -> None:
     settings = [part for setting in TINY for part in ("--set", setting)]
-    run = [sys.executable, "-c", "from lidstone.cli.main import run; run()", "sweep", "demo", "--method", "katz"]
+    run = [sys.executable, "-c", "from lidstone.cli.main import run; run()", "sweep", SIX_METHODS, "--method", "katz"]
     environment = {**os.environ, "LIDSTONE_CACHE": str(tmp_path / "cache")}
     command = [*run, *settings, "--processes", "2", "--output", str(tmp_path / "runs"), "--json"]
     done = subprocess.run(command, text=True, capture_output=True, timeout=240, env=environment)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.tiny import SIX_METHODS
 
 pytest.importorskip("pydantic")
 
@@ -24,7 +25,7 @@ def test_the_packaged_recipes_are_all_there():
     assert set(recipe_names()) == full | {f"{name}_small" for name in full} | {"demo"}
 
 
-@pytest.mark.parametrize("name", ["wikitext2", "wikitext2_small", "demo"])
+@pytest.mark.parametrize("name", ["wikitext2", "wikitext2_small", SIX_METHODS])
 def test_language_recipes_compare_the_papers_rows_with_its_best_strengths(name):
     recipe = load_recipe(name)
     rows = {method.name: (*method.strengths, *method.parameters.values()) for method in recipe.methods}
@@ -191,10 +192,10 @@ def test_baselines_are_chosen_by_kind(kind):
 
 
 def test_one_method_of_a_recipe_is_a_recipe():
-    katz = load_recipe("demo").method("katz")
+    katz = load_recipe(SIX_METHODS).method("katz")
     assert (katz.regularizer.smoother, katz.method_names) == ("katz", ("katz",))
     with pytest.raises(RecipeError, match="no method 'kats'") as caught:
-        load_recipe("demo").method("kats")
+        load_recipe(SIX_METHODS).method("kats")
     assert caught.value.hint == "did you mean katz?"
 
 
@@ -205,7 +206,7 @@ def test_a_recipe_survives_json():
 
 
 def test_a_run_keeps_its_recipe(tmp_path):
-    recipe, record = load_recipe("demo").method("katz"), tmp_path / "run.json"
+    recipe, record = load_recipe(SIX_METHODS).method("katz"), tmp_path / "run.json"
     record.write_text(json.dumps({"config": recipe.to_dict()}), encoding="utf-8")
     assert load_recipe(tmp_path) == load_recipe(record) == recipe
     assert load_recipe(tmp_path, ["training.seed=7"]).training.seed == 7
@@ -231,7 +232,7 @@ def test_overrides_reach_every_depth(tmp_path):
         "training.patience=null",
         "regularizer.schedule={kind: linear, final: 0.5}",
     ]
-    recipe = load_recipe("demo", overrides)
+    recipe = load_recipe(SIX_METHODS, overrides)
     assert recipe.training.learning_rate == 1e-3
     assert recipe.training.patience is None
     assert recipe.method("katz").regularizer.parameters == {"k": 7, "unigrams": "ml"}

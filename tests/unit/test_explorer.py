@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.tiny import SIX_METHODS
 
 from lidstone.experiment.explorer import write_explorer
 from lidstone.recipe.recipe import load_recipe
@@ -13,7 +14,7 @@ from lidstone.recipe.recipe import load_recipe
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
-    return load_recipe("demo", ["corpus.limit=400"])
+    return load_recipe(SIX_METHODS, ["corpus.limit=400"])
 
 
 def test_every_smoother_of_a_recipe_is_there_with_its_split(recipe, tmp_path):
@@ -31,7 +32,9 @@ def test_every_smoother_of_a_recipe_is_there_with_its_split(recipe, tmp_path):
 def test_a_smoother_that_is_undefined_for_so_little_text_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "same.txt").write_text("a b c\n" * 40)
-    recipe = load_recipe("demo", ["corpus.name=null", f"corpus.train={tmp_path / 'same.txt'}", "tokenizer.kind=word"])
+    recipe = load_recipe(
+        SIX_METHODS, ["corpus.name=null", f"corpus.train={tmp_path / 'same.txt'}", "tokenizer.kind=word"]
+    )
     data = json.loads(write_explorer(recipe, tmp_path).read_text())
     assert set(data["histories"][0]["smoothers"]) == {"add-lambda", "jelinek-mercer"}
 

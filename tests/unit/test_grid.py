@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tiny import SIX_METHODS
 
 from lidstone.errors import RecipeError
 from lidstone.recipe.recipe import load_recipe
@@ -41,7 +42,7 @@ def test_every_cell_of_a_method_is_another() -> None:
 
 
 def test_any_other_axis_varies_every_method() -> None:
-    recipe = load_recipe("demo", ["sweep.axes={training.learning_rate: [1e-3, 2e-3], model.layers: [1, 2]}"])
+    recipe = load_recipe(SIX_METHODS, ["sweep.axes={training.learning_rate: [1e-3, 2e-3], model.layers: [1, 2]}"])
     rates = [cell.recipe(recipe) for cell in search_cells(recipe, "none")]
     assert [(one.training.learning_rate, one.model.layers) for one in rates] == [
         (1e-3, 1),
@@ -58,21 +59,21 @@ def test_any_other_axis_varies_every_method() -> None:
 def test_strengths_vary_what_has_them(method: str, axes: list[str]) -> None:
     methods = "[{name: plain}, {name: ls, kind: label_smoothing, gamma: 0.1}, {smoother: katz, gamma: 0.1}]"
     common = "sweep.axes={regularizer.gamma: [0.1, 0.2], regularizer.order: [2, 3]}"
-    assert list(axes_of(load_recipe("demo", [f"methods={methods}", common]), method)) == axes
+    assert list(axes_of(load_recipe(SIX_METHODS, [f"methods={methods}", common]), method)) == axes
 
 
 def test_an_axis_of_one_strength_keeps_the_other() -> None:
-    recipe = load_recipe("demo", ["methods=[{smoother: katz, gamma: 0.3}]"])
+    recipe = load_recipe(SIX_METHODS, ["methods=[{smoother: katz, gamma: 0.3}]"])
     assert Cell("katz", {"regularizer.gamma_plus": 0.1}).recipe(recipe).regularizer.strengths == (0.1, 0.3)
 
 
 def test_an_axis_of_both_strengths_replaces_single_ones() -> None:
-    recipe = load_recipe("demo", ["methods=[{smoother: katz, gamma_plus: 0.1, gamma_minus: 0.2}]"])
+    recipe = load_recipe(SIX_METHODS, ["methods=[{smoother: katz, gamma_plus: 0.1, gamma_minus: 0.2}]"])
     assert Cell("katz", {"regularizer.gamma": 0.5}).recipe(recipe).regularizer.strengths == (0.5, 0.5)
 
 
 def test_seeds_keep_the_setting() -> None:
-    recipe = load_recipe("demo", ["sweep.seeds=[3, 4, 3]"])
+    recipe = load_recipe(SIX_METHODS, ["sweep.seeds=[3, 4, 3]"])
     cells = seed_cells(recipe, Cell("katz", {"regularizer.gamma_plus": 0.1}, 3))
     assert [cell.seed for cell in cells] == [3, 4]
     assert {cell.recipe(recipe).regularizer.gamma_plus for cell in cells} == {0.1}
@@ -80,7 +81,7 @@ def test_seeds_keep_the_setting() -> None:
 
 
 def test_without_seeds_the_recipes_own_is_used() -> None:
-    recipe = load_recipe("demo", ["sweep.seeds=[]", "training.seed=9"])
+    recipe = load_recipe(SIX_METHODS, ["sweep.seeds=[]", "training.seed=9"])
     assert [cell.seed for cell in search_cells(recipe, "none")] == [9]
 
 
@@ -107,25 +108,25 @@ def test_sample_cells_have_every_value() -> None:
 def test_useless_axes_are_refused(axes: str, message: str, hint: str) -> None:
     only_plain = "methods=[{name: none}]"  # which none of the axes of the regularizer would concern
     with pytest.raises(RecipeError) as caught:
-        check_axes(load_recipe("demo", [f"sweep.axes={axes}", only_plain]))
+        check_axes(load_recipe(SIX_METHODS, [f"sweep.axes={axes}", only_plain]))
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
 def test_axes_of_an_unknown_method_are_refused() -> None:
-    recipe = load_recipe("demo", ["sweep.by_method={katzz: {regularizer.parameters.k: [5]}}"])
+    recipe = load_recipe(SIX_METHODS, ["sweep.by_method={katzz: {regularizer.parameters.k: [5]}}"])
     with pytest.raises(RecipeError, match=r"names 'katzz', which is no method of demo\. hint: did you mean katz\?"):
         check_axes(recipe)
 
 
 def test_impossible_values_name_the_cell() -> None:
-    recipe = load_recipe("demo", ["sweep.axes={training.learning_rate: [-1]}"])
+    recipe = load_recipe(SIX_METHODS, ["sweep.axes={training.learning_rate: [-1]}"])
     with pytest.raises(RecipeError, match=r"cell none learning_rate=-1 seed=1: training.learning_rate must be > 0"):
         search_cells(recipe, "none")[0].recipe(recipe)
 
 
 def test_both_ways_of_giving_strengths_contradict_each_other() -> None:
-    recipe = load_recipe("demo", ["sweep.axes={regularizer.gamma: [0.1], regularizer.gamma_plus: [0.2]}"])
+    recipe = load_recipe(SIX_METHODS, ["sweep.axes={regularizer.gamma: [0.1], regularizer.gamma_plus: [0.2]}"])
     with pytest.raises(RecipeError, match="either gamma or gamma_plus and gamma_minus"):
         search_cells(recipe, "katz")[0].recipe(recipe)
 

@@ -35,13 +35,28 @@ def demo(
 
 
 def _result(record: dict[str, Any]) -> dict[str, Any]:
-    keys = ("id", "name", "method", "seed", "metrics", "cost")
-    return {key: record[key] for key in keys}
+    keys = ("id", "name", "method", "seed", "metrics", "cost", "ngram", "mixture")
+    return {key: record[key] for key in keys if key in record}
 
 
 def _verdict(best: dict[str, Any], records: list[dict[str, Any]], smoke: bool) -> None:
     baseline = next(record for record in records if record["name"] == "none")
     scores = [record["metrics"]["test"]["perplexity"] for record in (best, baseline)]
     print(f"winner: {best['name']}, test perplexity {scores[0]:.2f} (unregularized {scores[1]:.2f}), one seed each")
+    if "mixture" in best:
+        _print_ngram(scores[0], records)
     if smoke:
         print("after a few steps only: these numbers mean nothing")
+
+
+def _print_ngram(network: float, records: list[dict[str, Any]]) -> None:
+    """What the n-gram model of the same text, and mixing with it, give beside the best network."""
+    ngram, order = records[0]["ngram"]["test"]["perplexity"], records[0]["ngram"]["order"]
+    mixed = min((record for record in records if "mixture" in record), key=_mixture)
+    verdict = "beats every network" if ngram < network else "is beaten by the best network"
+    print(f"the {order}-gram model of the same text has {ngram:.2f} and {verdict}; ", end="")
+    print(f"mixed with {mixed['name']} it has {_mixture(mixed):.2f}")
+
+
+def _mixture(record: dict[str, Any]) -> float:
+    return float(record["mixture"]["test"]["perplexity"])
