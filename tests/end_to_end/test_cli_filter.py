@@ -104,6 +104,15 @@ def test_wrong_settings_are_two_lines_and_exit_code_1(folder, arguments, message
     assert result.exit_code == 1 and message in result.stderr and result.stderr.count("\n") == 2
 
 
+def test_a_model_on_standard_input_and_what_is_no_model(folder):
+    result = invoke("filter", "-", folder / "b.txt", "--bare", stdin=(folder / "a.arpa").read_bytes())
+    assert result.exit_code == 0 and result.stdout == (folder / "b.txt").read_text()
+    result = invoke("filter", folder / "a.txt", folder / "b.txt")
+    assert result.exit_code == 1 and "not a model" in result.stderr
+    result = invoke("filter", folder / "none", folder / "b.txt")
+    assert result.exit_code == 1 and "none" in result.stderr
+
+
 def test_moore_lewis_from_the_command_line(folder):
     result = invoke(
         "filter", folder / "a.table", "-", "--against", folder / "b.table", "--keep", 0.5, stdin="zebra\nmat\n"

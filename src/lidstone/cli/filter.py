@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lidstone.cli.console import print_json, say, signature_line, table_signature
-from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, is_table
+from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def read_scorer(path: str) -> tuple[Scorer, str]:
     from lidstone.ngram.kenlm.load import load_scorer
     from lidstone.ngram.kenlm.sources import scorer_of_table
     from lidstone.ngram.remote import as_url, read_remote
-    from lidstone.ngram.storage import load_table
+    from lidstone.text.kinds import kind_of_file
 
     if url := as_url(path):
         return read_remote(url, lambda file: read_scorer(str(file)))
-    if is_table(path):
-        table = load_table(path)
+    if not Path(path).is_file() or kind_of_file(path)[0] not in ("arpa", "kenlm"):
+        table = read_table(path)  # a table of ours, ARPA on standard input, or what is wrong with it
         return scorer_of_table(table), table_signature(table)
     scorer = load_scorer(path)
     facts = {"order": scorer.order, "file": Path(path).name, "content": f"{scorer.fingerprint:08x}"}
