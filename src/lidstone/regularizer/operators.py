@@ -72,7 +72,7 @@ def expand(
     order: int,
     ngram: bool,
     steps: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The n-grams of each position's history and its suffixes, as the fields of `Entries`."""
     from lidstone.regularizer.kernels.tensors import expand_histories
 
@@ -85,8 +85,9 @@ def _(
 ) -> tuple[Tensor, ...]:
     size = torch.library.get_ctx().new_dynamic_size()
     minus = size if ngram else 0
-    kinds = (size, torch.int64), (size, torch.int64), (size, torch.float32), (minus, torch.float32)
-    return tuple(states.new_empty(length, dtype=dtype) for length, dtype in kinds)
+    integers = [states.new_empty(size, dtype=torch.int64) for _ in range(2)]
+    floats = [states.new_empty(length, dtype=torch.float32) for length in (size, minus, states.shape[0])]
+    return (*integers, *floats)
 
 
 @custom_op("lidstone::losses", mutates_args=())

@@ -120,3 +120,5 @@ class Entries(NamedTuple):
     """the value of the sparse row"""
     minus: Tensor
     """ngram: Z p-; else empty"""
+    base_weight: Tensor
+    """(positions,): how much of the base is left under the rows of each"""

@@ -20,23 +20,23 @@ _keys: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 def plan(labels: Tensor, contexts: Tensor, table: Table, facts: Facts) -> Plan:
     """Coefficients of all positions; see `cpu_loops.plan`."""
-    states = find_histories(contexts, table, facts).reshape(-1)
-    whole, shifts = torch.ones_like(states, dtype=torch.float32), torch.full_like(states, -1)
-    smoothed = torch.zeros_like(whole)
+    states, words = find_histories(contexts, table, facts).reshape(-1), labels.reshape(-1)
+    known = table.predicted[words]
+    shifts = torch.full_like(states, -1)
     if facts.ngram:
         z = table.zs[states]
-        whole = (z >= 0).float()
-        z = z * whole
+        known, smoothed = known & (z >= 0), torch.zeros_like(z)
         if facts.order > 1:
             lengths = torch.bucketize(states, table.levels, right=True)
-            shifts = torch.where(whole > 0, table.shifts[lengths], -1)
+            shifts = torch.where(z >= 0, table.shifts[lengths], shifts)
+        z = z.clamp_(min=0.0)
     else:
-        smoothed = probability(labels.reshape(-1), states, table, facts)
+        smoothed = probability(words, states, table, facts)
         z = 1.0 - smoothed
-    whole = whole * table.predicted[labels.reshape(-1)]
-    plus, minus = table.strengths[0] * whole, table.strengths[1] * whole
-    label = 1.0 - plus * smoothed + (0.0 if facts.ngram else minus * z)
-    return Plan(states, shifts, 1.0 + (plus + minus) * z, label, plus, minus, z, smoothed)
+    plus, minus = table.strengths[0] * known, table.strengths[1] * known
+    mass = torch.addcmul(torch.ones_like(z), plus + minus, z)
+    label = torch.ones_like(z) if facts.ngram else mass - plus  # the rest of the target is plus * p~, whose sum is plus
+    return Plan(states, shifts, mass, label, plus, minus, z, smoothed)
 
 
 def find_histories(contexts: Tensor, table: Table, facts: Facts) -> Tensor:
@@ -91,20 +91,20 @@ def expand_histories(states: Tensor, shifts: Tensor, table: Table, facts: Facts)
     """The n-grams of each position's history and its suffixes."""
     nodes, weights = chain(states, table, facts)
     first = table.first[nodes].long()
-    used = (nodes >= 0) & (shifts >= 0)[:, None] if facts.ngram else nodes >= 0
-    lengths = torch.where(used, table.first[nodes + 1].long() - first, 0).reshape(-1)
+    lengths = (table.first[nodes + 1] - first).clamp_(min=0)  # negative for node -1, whose neighbour is the first
+    lengths = (lengths * (shifts >= 0)[:, None] if facts.ngram else lengths).reshape(-1)
     ends = lengths.cumsum(0)
     number = int(ends[-1]) if len(ends) else 0  # the one time that the host waits
     segments = torch.repeat_interleave(lengths, output_size=number)
     node = (first.reshape(-1) + lengths - ends)[segments] + torch.arange(number, device=states.device)
     positions = segments // max(facts.order - 1, 1)
-    values = table.rows[node.clamp(max=len(table.rows) - 1)] * weights[:, :-1].reshape(-1)[segments]
+    words, weight, base_weight = table.words[node].long(), weights[:, :-1].reshape(-1)[segments], weights[:, -1].clone()
     if not facts.ngram:
-        return Entries(positions, table.words[node].long(), values, values.new_empty(0))
+        return Entries(positions, words, table.rows[node] * weight, weight.new_empty(0), base_weight)
     top = segments % max(facts.order - 1, 1) == 0
     slots = torch.where(top, node - shifts[positions], 0)
-    plus, minus = (torch.where(top, each[slots], rest) for each, rest in ((table.plus, values), (table.minus, 0.0)))
-    return Entries(positions, table.words[node].long(), plus, minus)
+    rows = table.rows[node.masked_fill(top, -1)] * weight
+    return Entries(positions, words, torch.where(top, table.plus[slots], rows), table.minus[slots] * top, base_weight)
 
 
 def listed(plan: Plan | None, table: Table | None, facts: Facts) -> dict[str, Entries]:
@@ -145,8 +145,8 @@ def losses(
     found = logs[entries.positions, entries.words]
     rows = none.index_add(0, entries.positions, entries.plus * found)
     logs.clamp_(min=torch.finfo(logs.dtype).min)  # a zero of the base silences a logit of -inf
-    base_weight = chain(plan.states, table, facts)[1][:, -1]
-    plus = plan.plus * (plan.label_smoothed * gold - rows - base_weight * (logs @ table.base))
+    rows.addcmul_(entries.base_weight, logs @ table.base)
+    plus = plan.plus * (plan.label_smoothed * gold - rows)
     if not facts.ngram:
         taken = plan.z * gold
     elif len(table.dense_minus):
@@ -154,7 +154,7 @@ def losses(
     else:
         taken = none.index_add(0, entries.positions, entries.minus * found)
     minus = -plan.minus * taken
-    return Losses(nll + plus + minus, nll, plus, minus, Saved(none, none, base_weight))
+    return Losses(nll + plus + minus, nll, plus, minus, Saved(none, none, none))
 
 
 def gradient(
@@ -175,7 +175,7 @@ def gradient(
     found.mul_(mass[:, None]).masked_fill_((mass == 0)[:, None], 0.0)  # what does not count may be NaN
     if plan is not None and entries is not None:
         subtract_entries(found, entries, plan, scale)
-        found.addr_(scale * plan.plus * saved.base_weight, table.base, alpha=-1)
+        found.addr_(scale * plan.plus * entries.base_weight, table.base, alpha=-1)
         if len(table.dense_minus):
             found.addr_(scale * plan.minus, table.dense_minus, alpha=-1)
     found.scatter_add_(1, labels.clamp(min=0)[:, None], -label[:, None])
