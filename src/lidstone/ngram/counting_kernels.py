@@ -8,8 +8,31 @@ looks at the sign of other integers, to count from the end, at every access.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.extending import intrinsic
+
+AHEAD = 32
+"""How many entries before its use a word is asked for: about as long as memory takes to answer."""
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Ask for an item that will be read soon; positions jump about the text, and each jump may miss the cache."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(ask, [place, *(ir.Constant(number, value) for value in (0, 3, 1))])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
 
 
 @njit(cache=True, nogil=True)
@@ -96,19 +119,25 @@ def extend_pairs(entries, counts, first_word, starts, extended):  # type: ignore
 @njit(cache=True, nogil=True)
 def extend_words(stream, entries, counts, first_word, starts, extended):  # type: ignore[no-untyped-def]
     """`extend` from unigrams to bigrams, where an entry is a position alone."""
-    start = 0
-    for i in range(len(counts)):
-        for position in entries[start : start + counts[i]]:
-            before = stream[position - np.uint32(1)]
-            extended[starts[before]] = np.int64(first_word + i) << 32 | np.int64(position - np.uint32(1))
+    end, i = 0, 0
+    for word in range(len(counts)):
+        end += counts[word]
+        while i < end:
+            if i + AHEAD < len(entries):
+                prefetch(stream, np.int64(entries[i + AHEAD] - np.uint32(1)))
+            position = entries[i] - np.uint32(1)
+            before = stream[position]
+            extended[starts[before]] = np.int64(first_word + word) << 32 | np.int64(position)
             starts[before] += np.uint32(1)
-        start += counts[i]
+            i += 1
 
 
 @njit(cache=True, nogil=True)
 def extend(stream, entries, starts, extended, shift):  # type: ignore[no-untyped-def]
     """From the order by k-grams to that by (k+1)-grams; until `group`, an entry holds the node of its suffix."""
     for i in range(len(entries)):
+        if i + AHEAD < len(entries):
+            prefetch(stream, np.int64(np.uint32(entries[i + AHEAD]) - np.uint32(1)))
         entry = entries[i]
         word = stream[np.uint32(entry) - np.uint32(1)]
         extended[starts[word]] = entry - 1 if shift else entry >> 32
