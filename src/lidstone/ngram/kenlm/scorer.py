@@ -35,7 +35,7 @@ class LineScores:
     log10: NDArray[np.float64]
     """the sum of log10 p over the words, and `</s>` where it was asked for; added up in float64"""
     single: NDArray[np.float32]
-    """the same added up in float32, as the kenlm module does: for lines of many words it differs in the fifth digit"""
+    """the same added up in float32, as the kenlm module does; the more words, the fewer digits are right"""
     words: NDArray[np.int64]
     """how many words, without `</s>`"""
     oov: NDArray[np.int64]
