@@ -78,12 +78,18 @@ def parse_json(data: bytes | str) -> Any:
     """
     text = data if isinstance(data, str) else data.decode("utf-8")
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_whole_number)
         if "\\ud" in text or "\\uD" in text:  # perhaps half of a surrogate pair, which no file can hold
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > 300:  # more than a float can hold
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)
 
 
 @contextlib.contextmanager
