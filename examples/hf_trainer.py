@@ -1,7 +1,7 @@
-"""Hugging Face's Trainer: one argument, or a mixin that also sees masked prompts as history and logs the parts.
+"""Hugging Face's Trainer with SmoothedLossMixin; --hook passes one argument to the plain Trainer instead.
 
-python examples/hf_trainer.py [--mixin] [--linear] [--smoke]
-torchrun --nproc_per_node 2 examples/hf_trainer.py --mixin
+python examples/hf_trainer.py [--linear] [--hook] [--smoke]
+torchrun --nproc_per_node 2 examples/hf_trainer.py
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ def model_of(vocab: ld.Vocabulary, width: int = 128) -> OPTForCausalLM:
 
 
 def collate(rows: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """Padding has the label -100. The model's labels are its inputs; the loss shifts them."""
+    """Pad with the label -100. The labels are the inputs; the loss shifts them."""
     ids = [torch.tensor(row["input_ids"]) for row in rows]
     labels = pad_sequence(ids, batch_first=True, padding_value=-100)
     return {"input_ids": labels.clamp(min=0), "attention_mask": (labels >= 0).long(), "labels": labels}
 
 
 def trainer_of(options: argparse.Namespace, table: ld.BackoffTable, common: dict) -> Trainer:
-    if options.mixin or options.linear:
-        make = ld.LinearSmoothedCrossEntropy if options.linear else ld.SmoothedCrossEntropy
-        return SmoothedTrainer(**common, smoothed_loss=make(table, gamma=options.gamma))
-    hook = ld.trainer_loss(ld.SmoothedCrossEntropy(table, gamma=options.gamma))
-    return Trainer(**common, compute_loss_func=hook, callbacks=[hook.callback])
+    if options.hook:
+        hook = ld.trainer_loss(ld.SmoothedCrossEntropy(table, gamma=options.gamma))
+        return Trainer(**common, compute_loss_func=hook, callbacks=[hook.callback])
+    make = ld.LinearSmoothedCrossEntropy if options.linear else ld.SmoothedCrossEntropy
+    return SmoothedTrainer(**common, smoothed_loss=make(table, gamma=options.gamma))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gamma", type=float, default=0.25)
-    parser.add_argument("--mixin", action="store_true", help="SmoothedLossMixin instead of trainer_loss")
-    parser.add_argument("--linear", action="store_true", help="the mixin with the loss that never holds all logits")
+    parser.add_argument("--hook", action="store_true", help="trainer_loss instead of SmoothedLossMixin")
+    parser.add_argument("--linear", action="store_true", help="use the loss that never holds all logits")
     parser.add_argument("--smoke", action="store_true", help="a small part of the text, one epoch")
     options = parser.parse_args()
 

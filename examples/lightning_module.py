@@ -35,7 +35,7 @@ class SmoothedLanguageModel(lightning.LightningModule):
     def training_step(self, batch, _) -> torch.Tensor:
         inputs, labels = batch
         self.loss.progress = self.global_step / self.trainer.estimated_stepping_batches
-        parts = self.loss(self(inputs), labels)
+        parts = self.loss(self(inputs), labels, histories=inputs)
         self.log_dict({"loss": parts.total, "nll": parts.nll, "plus": parts.plus, "minus": parts.minus})
         return parts.total
 

@@ -52,7 +52,8 @@ def train(loss: ld.SmoothedCrossEntropy, vocab: ld.Vocabulary, texts, epochs: in
     for epoch in range(epochs):
         loss.progress = epoch / epochs  # only a schedule reads it
         for inputs, labels in batches(texts["train"], vocab.eos, 32, shuffle=True):
-            parts = loss(model(inputs), labels)  # was: F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ...)
+            # was: F.cross_entropy(model(inputs).flatten(0, 1), labels.flatten(), label_smoothing=0.1)
+            parts = loss(model(inputs), labels, histories=inputs)
             optimizer.zero_grad()
             parts.total.backward()
             optimizer.step()

@@ -42,7 +42,7 @@ def test_lightning_module_trains() -> None:
 
 @pytest.mark.slow
 def test_hugging_face_trainer_gives_the_same_model_in_three_ways() -> None:
-    printed = [run("hf_trainer.py", *options) for options in ((), ("--mixin",), ("--linear",))]
+    printed = [run("hf_trainer.py", *options) for options in ((), ("--hook",), ("--linear",))]
     found = [perplexities(text)[0] for text in printed]
     assert 1 < found[0] < 900
     assert found[1:] == pytest.approx([found[0]] * 2, rel=1e-2)

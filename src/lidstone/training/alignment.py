@@ -1,8 +1,8 @@
-"""Which label each output position scores, and which token stands before it.
+"""Which label each output position scores, and which token comes before it.
 
-A causal model's logits at t score the label at t + 1, so its labels are moved one to the left (the logits stay where
-they are: slicing them would copy them) and the input at t is the token before. An encoder-decoder is aligned already,
-and its decoder's inputs are the tokens before. An unknown token is -1: there the history ends.
+A causal model's logits at t score the label at t + 1, so its labels are moved one to the left (slicing the logits
+would copy them), and the input at t is the token before the label. An encoder-decoder is aligned already, and its
+decoder's inputs are the tokens before. An unknown token is -1: there the history ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from lidstone.regularizer.targets import shift_right
 
 IGNORED = -100
-"""the label of positions that are not predicted; the Trainer counts with it, too"""
+"""the label of positions that are not predicted; the Trainer counts tokens with it, too"""
 UNKNOWN = -1
 
 
@@ -35,9 +35,9 @@ def align_causal(
 ) -> Aligned:
     """Labels of a causal model as its outputs score them.
 
-    Without `input_ids` the labels are the histories, as far as they go. Padding and the last token before a new
-    document (whose positions count from 0 again) predict nothing and are no history. `shifted` labels stand where they
-    are predicted already.
+    Without `input_ids` the labels serve as histories, except where they are ignored. Padding, and the last token before
+    a new document (whose position ids start again at 0), predict nothing and are no history. `shifted` labels are at
+    the position that predicts them already.
 
     >>> align_causal(torch.tensor([[-100, 5, 6]]), torch.tensor([[4, 5, 6]]))
     Aligned(labels=tensor([[   5,    6, -100]]), histories=tensor([[4, 5, 6]]))
@@ -52,7 +52,7 @@ def align_causal(
 
 
 def align_decoder(labels: Tensor, decoder_input_ids: Tensor, bos: int) -> Aligned:
-    """Labels of an encoder-decoder; whatever id its decoder starts with is the sentence start.
+    """Labels of an encoder-decoder; the first id that its decoder reads is the sentence start.
 
     >>> align_decoder(torch.tensor([[5, 6]]), torch.tensor([[0, 5]]), bos=9).histories
     tensor([[9, 5]])

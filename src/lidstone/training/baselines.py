@@ -1,4 +1,4 @@
-"""What one would use instead of an n-gram smoother: label smoothing, unigram label smoothing, the confidence penalty.
+"""Regularizers to compare with: label smoothing, unigram label smoothing, the confidence penalty.
 
 The first two are tables of order 1 for `SmoothedCrossEntropy` in its exact, token-wise form: the target is
 (1 - gamma) onehot + gamma base, with the uniform distribution (as `torch.nn.CrossEntropyLoss(label_smoothing=gamma)`,

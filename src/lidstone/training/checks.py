@@ -12,7 +12,7 @@ from lidstone.training.alignment import IGNORED
 
 
 def check_loss(loss: SmoothedLoss) -> None:
-    """Refuse settings that the Trainer's own counting of tokens contradicts."""
+    """Refuse settings of the loss that do not agree with how the Trainer counts tokens."""
     if loss.ignore_index != IGNORED:
         raise InputError(
             f"the Trainer ignores the label {IGNORED}, the loss {loss.ignore_index}",
@@ -23,7 +23,7 @@ def check_loss(loss: SmoothedLoss) -> None:
 
 
 def check_arguments(arguments: Any) -> None:
-    """Refuse TrainingArguments under which the loss would be silently wrong."""
+    """Refuse TrainingArguments with which the loss would be wrong without notice."""
     if arguments.label_smoothing_factor:
         raise InputError(
             f"label_smoothing_factor={arguments.label_smoothing_factor} and a smoothed loss exclude each other",
@@ -37,9 +37,9 @@ def check_arguments(arguments: Any) -> None:
 
 
 def check_synchronised(trainer: Any, model: Any) -> None:
-    """Refuse several processes that would each train a model of their own.
+    """Refuse several processes that would not share gradients.
 
-    Accelerate remembers a model that was prepared for evaluation and does not wrap it again for training.
+    Accelerate does not wrap a model for training that it has prepared for evaluation before.
     """
     several = str(trainer.accelerator.distributed_type.value).startswith("MULTI_") and trainer.get_tp_size() == 1
     if several and trainer.args.world_size > 1 and model.training and model is trainer.model:
@@ -51,7 +51,7 @@ def check_synchronised(trainer: Any, model: Any) -> None:
 
 
 def one_number(num_items: Any) -> Any:
-    """The tokens of the batch, unless the Trainer repeats them for several devices of one process."""
+    """The number of tokens of the batch; a tensor of several, for several devices of one process, is refused."""
     if isinstance(num_items, Tensor) and num_items.numel() > 1:
         raise InputError(
             "one process uses several devices (nn.DataParallel), where losses are not summed correctly",

@@ -1,10 +1,10 @@
-"""`SmoothedLossMixin`: a Trainer whose loss sees the inputs, hence the true histories.
+"""`SmoothedLossMixin`: a Trainer whose loss sees the inputs, and so the true histories.
 
     class MyTrainer(SmoothedLossMixin, Trainer): ...            or Seq2SeqTrainer, or TRL's SFTTrainer
     MyTrainer(model, args, ..., smoothed_loss=loss)
 
-Tokens of a prompt that is masked with -100 are history all the same, padding on either side is neither predicted nor
-history, and packed documents (by `position_ids`) do not see each other. A model's own auxiliary losses are not added.
+Tokens of a prompt that is masked with -100 are history too. Padding on either side is neither predicted nor history.
+Documents packed with `position_ids` do not see each other. A model's own auxiliary losses are not added.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SmoothedLossMixin(Trainer):
         self.smoothed_loss = smoothed_loss
         self.meter = PartsMeter()
         self.projection = Projection(self.model)
-        self.compute_loss_func = self.compute_loss  # never called as such: it makes the Trainer count a batch's tokens
+        self.compute_loss_func = self.compute_loss  # not called: it makes the Trainer count the tokens of a batch
 
     def compute_loss(
         self,
@@ -108,7 +108,7 @@ class SmoothedLossMixin(Trainer):
         )
 
     def _with_decoder_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """An encoder-decoder makes its decoder's inputs from labels; the model will not see those."""
+        """Make the decoder's inputs from the labels, because the model does not get the labels."""
         if not self._has_encoder or inputs.get("decoder_input_ids") is not None:
             return dict(inputs)
         if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
@@ -129,15 +129,15 @@ class SmoothedLossMixin(Trainer):
         return 0 if targets is None else targets.vocab.bos
 
     def _share(self, num_items: Any) -> float:
-        """Undo what averaging gradients over processes, or summing them over micro-batches, would do wrong."""
-        if num_items is None:  # each micro-batch is a mean of its own
+        """The factor that makes gradients right which are averaged over processes or summed over micro-batches."""
+        if num_items is None:  # then the loss of a micro-batch is its own mean
             return 1 / getattr(self, "current_gradient_accumulation_steps", 1) if self.model.training else 1
         if self.args.average_tokens_across_devices:  # num_items counts all processes, whose gradients are averaged
             return self.accelerator.num_processes // self.get_tp_size()
         return 1
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> Tensor | int | None:
-        """Count what the loss sums over: not the first token of a row, nor one predicted from padding."""
+        """Count the labels that the loss sums over: not the first of a row, nor those predicted from padding."""
         if not self._has_encoder and all(batch.get("labels") is not None for batch in batch_samples):
             targets = [self._align(batch).labels for batch in batch_samples]
             batch_samples = [{"labels": labels, "shift_labels": labels} for labels in targets]
