@@ -129,3 +129,10 @@ def test_the_signature_says_so():
 def test_mistakes(weight, message):
     with pytest.raises(InputError, match=message):
         SmoothedCrossEntropy(fitted("katz", 2), gamma=0.3, weight=weight)
+
+
+def test_a_penalty_without_class_weights_says_so():
+    from lidstone.training.baselines import ConfidencePenalty
+
+    with pytest.raises(InputError, match="the confidence penalty has no class weights"):
+        ConfidencePenalty(gamma=0.1, weight=WEIGHT)

@@ -16,7 +16,14 @@ from torch import Tensor
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.checks import check_choices, check_counts, check_kinds, strengths_of
+from lidstone.regularizer.checks import (
+    check_choices,
+    check_counts,
+    check_kinds,
+    check_normalised,
+    check_transforms,
+    strengths_of,
+)
 from lidstone.regularizer.columns import Columns
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.regularizer.plan import Empirical, Form
@@ -44,8 +51,11 @@ class VocabularyParallelCrossEntropy(SmoothedLoss):
         columns: tuple[int, int] | None = None,
         **options: Any,
     ) -> None:
+        if options.get("weight") is not None:
+            raise InputError("logits sharded over the vocabulary take no class weights", hint="leave weight= out")
         super().__init__(**options)
         check_kinds(table, counts)
+        check_normalised(table, options.get("allow_unnormalised", False))
         self.gamma_plus, self.gamma_minus = strengths_of(table, gamma, gamma_plus, gamma_minus, form)
         check_choices(form=(form, Form), empirical=(empirical, Empirical))
         check_counts(table, counts, empirical, form)
@@ -77,6 +87,7 @@ class VocabularyParallelCrossEntropy(SmoothedLoss):
         num_items: Tensor | int | float | None = None,
     ) -> LossParts:
         """The loss of all logits, in each process; see SmoothedCrossEntropy."""
+        check_transforms()
         logits, labels = local_part(logits, labels)
         width = self.columns.stop - self.columns.start
         if logits.shape != (*labels.shape, width):

@@ -55,6 +55,8 @@ class ConfidencePenalty(SmoothedLoss):
     def __init__(self, gamma: float, **options: Any) -> None:
         if gamma < 0:
             raise InputError(f"the strength of a confidence penalty is {gamma}", hint="give gamma >= 0")
+        if options.get("weight") is not None:
+            raise InputError("the confidence penalty has no class weights", hint="leave weight= out")
         super().__init__(None, None, **options)
         self.gamma = gamma
 

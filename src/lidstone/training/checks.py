@@ -103,6 +103,7 @@ def is_encoder_decoder(outputs: Any) -> bool:
 
 
 def move_to(loss: SmoothedLoss, like: Tensor) -> None:
-    """Move the table to the device of the logits, once."""
-    if loss.targets is not None and loss.targets.base.device != like.device:
+    """Move table and class weights to the device of the logits, once."""
+    tensors = (tensor for part in (loss.targets, loss.weighted) if part is not None for tensor in [part.base])
+    if any(tensor.device != like.device for tensor in tensors):
         loss.to(like.device)

@@ -79,8 +79,7 @@ class SmoothedLossMixin(Trainer):
 
     def _parts(self, model: Any, inputs: Mapping[str, Any], num_items: Any) -> tuple[LossParts, Any]:
         labels, histories = self._align(inputs)
-        if self.smoothed_loss.targets is not None:
-            move_to(self.smoothed_loss, labels)
+        move_to(self.smoothed_loss, labels)
         self._never_predicted = self.smoothed_loss.never_predicted(labels)
         rest = {name: value for name, value in inputs.items() if name not in ("labels", "shift_labels")}
         if isinstance(self.smoothed_loss, LinearSmoothedCrossEntropy):
