@@ -339,9 +339,10 @@ def test_every_verb_says_what_file_it_was_given(tiny):
         (["fit", tiny / "m.arpa", "-o", tiny / "x"], "m.arpa is an ARPA file"),
         (["fit", tiny / "m.arpa.gz", "-o", tiny / "x"], "m.arpa.gz is an ARPA file"),
         (["fit", text, "-o", tiny / "x"], "text is text"),
-        (["fit", tiny / "k", "-o", tiny / "x"], "k is a KenLM binary"),
+        (["fit", tiny / "k", "-o", tiny / "x"], "k cannot be used"),  # a KenLM binary that is cut off
         (["score", text, text], "text is text, not a model"),
-        (["score", tiny / "k", text], "k is a KenLM binary, not a model"),
+        (["score", tiny / "k", text], "k cannot be used"),
+        (["count", tiny / "k", "-n", 2, "-o", tiny / "x"], "k is a KenLM binary, not text"),
         (["score", tiny / "c", text], "c holds counts, not a table"),
         (["score", tiny / "t.gz", text], "t.gz is compressed"),
         (["score", tiny / "t", tiny / "m.arpa"], "m.arpa is an ARPA file, not text"),

@@ -67,7 +67,7 @@ def not_text(kind: Kind, source: Source) -> TextError:
         "arpa": "read it with lidstone.read_arpa; on the command line it can be the MODEL",
         "table": "read it with lidstone.load; on the command line it can be the MODEL",
         "counts": "read it with lidstone.load, or fit a smoother: lidstone fit COUNTS --output MODEL",
-        "kenlm": "give the ARPA file that it was built from",
+        "kenlm": "read it with lidstone.load; on the command line it can be the MODEL",
         "zip": "unpack it first: unzip",
     }
     hint = hints.get(kind, "give plain text, one sentence a line")
