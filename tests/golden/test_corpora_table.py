@@ -82,7 +82,7 @@ def test_the_checksums_of_the_download_are_those_of_the_original_files(data_dir)
     with opened(data_dir) as archive:
         for info in archive:
             if info.name.endswith(".xml"):
-                sums[info.name.rpartition("/")[2]] = hashlib.checksum(archive.extractfile(info).read()).hexdigest()
+                sums[info.name.rpartition("/")[2]] = hashlib.sha256(archive.extractfile(info).read()).hexdigest()
     assert sums == IWSLT14_XML
 
 
@@ -93,7 +93,7 @@ def test_the_checksums_of_downloads_are_those_of_the_corpora_here(name, data_dir
     for file, expected in known.items():
         path = data_dir / dataset.folder / file
         content = path.read_bytes() if path.exists() else open_bytes(path.with_name(f"{file}.xz")).read()
-        assert hashlib.checksum(content).hexdigest() == expected
+        assert hashlib.sha256(content).hexdigest() == expected
 
 
 def test_undoing_bpe_and_tokenization_gives_the_published_text(data_dir):
