@@ -1,10 +1,28 @@
-"""Small tables of facts, for notebooks."""
+"""What a prompt or a notebook shows of large objects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
+
+SHOWN = 4
+"""How many of many values are shown"""
+
+
+def shortened(values: Sequence[Any]) -> str:
+    """The first values, and how many there are.
+
+    >>> shortened(("a", "b")), shortened(range(9000))
+    ("('a', 'b')", '(0, 1, 2, 3, ... 9,000 in all)')
+    """
+    first = ", ".join(_brief(value) for value in values[:SHOWN])
+    return f"({first}, ... {len(values):,} in all)" if len(values) > SHOWN else f"({first})"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 24 else f"{text[:20]}...{text[-1]}"
 
 
 def html_table(title: str, facts: Mapping[str, Any]) -> str:

@@ -19,10 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lidstone.errors import InputError
-from lidstone.text.display import html_table
+from lidstone.text.display import SHOWN, html_table, shortened
 
-SHOWN = 4
-"""How many of many things a `repr` shows"""
 UNK, BOS, EOS = "<unk>", "<s>", "</s>"
 
 
@@ -166,11 +164,9 @@ class Vocabulary:
         Vocabulary(size=4, eos=1, unk=0, tokens=('<unk>', '</s>', 'a', 'b'))
         """
         shown: dict[str, Any] = {"size": self.size, "eos": self.eos, "unk": self.unk}
-        if self.unpredictable:
-            shown["unpredictable"] = _Shortened(self.unpredictable)
-        if self.tokens is not None:
-            shown["tokens"] = _Shortened(self.tokens)
-        return f"Vocabulary({', '.join(f'{name}={value!r}' for name, value in shown.items() if value is not None)})"
+        shown["unpredictable"] = shortened(self.unpredictable) if self.unpredictable else None
+        shown["tokens"] = None if self.tokens is None else shortened(self.tokens)
+        return f"Vocabulary({', '.join(f'{name}={value}' for name, value in shown.items() if value is not None)})"
 
     def _repr_html_(self) -> str:
         words = None if self.tokens is None else " ".join(self.tokens[:SHOWN])
@@ -197,22 +193,6 @@ class Vocabulary:
         True
         """
         return cls(**values)
-
-
-class _Shortened:
-    """The beginning of a long tuple, for `repr`."""
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self._values = values
-
-    def __repr__(self) -> str:
-        first = ", ".join(_brief(value) for value in self._values[:SHOWN])
-        return f"({first}, ... {len(self._values):,} in all)" if len(self._values) > SHOWN else f"({first})"
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 24 else f"{text[:20]}...{text[-1]}"
 
 
 def _hash(identity: list[Any]) -> str:
