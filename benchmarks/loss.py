@@ -1,6 +1,6 @@
 """What the regularizer costs: output projection and loss, forward and backward, on real text.
 
-    python benchmarks/loss.py [--quick]
+    python benchmarks/loss.py [--quick] [--extremes]
 
 WikiText-2 words -> BPE with 16,000 merges, real consecutive positions, d = 512. Each method runs once per round, rounds
 repeat, medians are compared. The dense way is the paper's: rows of a V x V matrix gathered for every position.
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from _timing import interleaved, peak_memory, write_results
+from _timing import interleaved, peak_memory, wall_and_cpu, write_results
 
 import lidstone as ld
 from lidstone.ngram.counts import count_ids
@@ -227,6 +227,26 @@ def growth(ids: np.ndarray, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def extremes(ids: np.ndarray, vocab: ld.Vocabulary, tables: dict[int, Any], rounds: int) -> list[dict[str, Any]]:
+    """A small batch, and a large one with 50,000 ids (some of which the text has not): ratios to label smoothing."""
+    large = ld.Vocabulary(size=50_000, eos=vocab.eos, unpredictable=tuple(np.flatnonzero(~vocab.events).tolist()))
+    counts = count_ids(ids, large, 3)
+    found = []
+    for words, positions, chosen in (
+        (vocab, 256, tables),
+        (large, 4096, {3: (ld.KneserEssenNey().fit(counts), counts)}),
+    ):
+        ways = Problem(ids, words, positions, chosen).methods()
+        names = ["F.cross_entropy(label_smoothing)", *(name for name in ways if "exact/token" in name)]
+        times = wall_and_cpu({name: ways[name] for name in names}, rounds)
+        first = times[names[0]]
+        for name in names[1:]:
+            ratios = {kind: times[name][kind] / first[kind] for kind in ("seconds", "cpu_seconds")}
+            found.append({"vocabulary": words.size, "positions": positions, "way": name, "ratios": ratios})
+            print(found[-1])
+    return found
+
+
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Three small panels: the ratio to label smoothing over vocabulary, order and batch, all else at its middle."""
     import matplotlib
@@ -252,10 +272,14 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, smallest batch only")
+    parser.add_argument("--extremes", action="store_true", help="256 positions, and 50,000 ids, alone")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     ids, vocab = bpe_ids()
     tables, setup = tables_of(ids, vocab, (2, 3))
+    if options.extremes:
+        print("written:", write_results("loss-extremes", {"ratios": extremes(ids, vocab, tables, options.rounds)}))
+        return
     figures: dict[str, Any] = {
         "corpus": "WikiText-2 train, BPE 16,000 merges",
         "vocabulary": vocab.size,
@@ -285,6 +309,7 @@ def main() -> None:
         figures["growth"] = growth(ids, max(3, options.rounds // 2))
         for row in figures["growth"]:
             print(row)
+        figures["extremes"] = extremes(ids, vocab, tables, options.rounds)
         print("\nwritten:", write_results("loss", figures))
         draw(figures["growth"], Path(__file__).parents[1] / "docs" / "images" / "loss-cost.svg")
 
