@@ -84,7 +84,10 @@ def table_signature(table: BackoffTable) -> str:
     from lidstone import __version__
 
     facts = {key: value for key, value in table.signature.items() if value not in ([], {}, "")}
-    made = {key: facts.get(key) for key in ("smoother", "parameters", "fallback_orders", "thresholds", "pruned")}
+    made = {
+        key: facts.get(key)
+        for key in ("smoother", "parameters", "fallback_orders", "thresholds", "pruned", "precision")
+    }
     identity = {key: facts.get(key) for key in ("vocabulary", "counts")}
     size = {"vocab": table.vocab.event_count}
     return signature_line({"order": table.order, **made, **size, **identity, "lidstone": __version__})

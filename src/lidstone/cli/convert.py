@@ -16,11 +16,14 @@ def convert(
         str,
         typer.Argument(metavar="OUTPUT", help=MODEL_FILE),
     ],
+    single: Annotated[
+        bool, typer.Option("--float32", help="Write a table in single precision, with 4 bytes per value.")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Turn a table into an ARPA file, for KenLM, SRILM and others, or an ARPA file into a table."""
     check_model_output(target)
-    table = read_table(source)
+    table = read_table(source).compact() if single else read_table(source)
     write_table(table, target)
     if as_json and target != "-":
         print_json({"output": target, "signature": table_signature(table)})

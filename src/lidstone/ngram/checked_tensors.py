@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 
 MAX_HEADER = 1 << 28
 BLOCK_BYTES = 1 << 26
-_CODES = {"F64": "<f8", "I64": "<i8", "I32": "<i4", "U8": "u1"}
+_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "u1"}
 DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(code) for name, code in _CODES.items()}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 

@@ -10,7 +10,7 @@ that is there. So a table costs a few bytes per distinct n-gram, where a dense o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
@@ -203,6 +203,22 @@ class BackoffTable:
         from lidstone.ngram.normalisation import normalisation_error
 
         return normalisation_error(self, samples)
+
+    def compact(self) -> BackoffTable:
+        """The same table with rows and backoffs in single precision: half of their bytes.
+
+        Each value is rounded by a factor of at most 1 + 2^-24. Where no row is negative, p(w|h) is then wrong by at
+        most a factor of 1 + (n + 1) 2^-24.
+
+        >>> from lidstone.ngram.counts import count
+        >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
+        >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
+        >>> table.compact().rows.dtype, bool(abs(table.compact().prob([[1]]) - table.prob([[1]])).max() < 1e-7)
+        (dtype('float32'), True)
+        """
+        rows, backoffs = self.rows.astype(np.float32), self.backoffs.astype(np.float32)
+        values: Any = {"rows": rows, "backoffs": backoffs, "signature": {**self.signature, "precision": "float32"}}
+        return replace(self, **values)
 
     def save(self, path: str | Path) -> None:
         """Write the table as safetensors; `lidstone.load` maps it back into memory."""

@@ -31,6 +31,8 @@ DTYPES = {
 }
 WIDE = ("suffixes", "first", "counts", "totals", "adjusted", "adjusted_totals")
 """Arrays that have 64 bits per value where 32 do not suffice."""
+SINGLE = ("rows", "backoffs")
+"""Arrays that have single precision in compact tables."""
 ROUNDING = 1e-9
 MOST_TOKENS = 2**60
 TROUBLES = (
@@ -52,8 +54,8 @@ def check_dtypes(arrays: Mapping[str, NDArray[Any]]) -> None:
     """
     for name, array in arrays.items():
         wanted = DTYPES.get(name.partition(".")[0])
-        wide = name in WIDE and array.dtype == np.int64
-        if wanted is not None and array.dtype != wanted and not wide:
+        other = (name in WIDE and array.dtype == np.int64) or (name in SINGLE and array.dtype == np.float32)
+        if wanted is not None and array.dtype != wanted and not other:
             raise InputError(f"{name!r} is {array.dtype}, not {np.dtype(wanted)}")
 
 
