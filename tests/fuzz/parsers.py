@@ -216,7 +216,7 @@ PARSERS = {
     "counts": Parser(lambda: [saved(counted())], one_of(bytes_changed, restructured, restructured), use_counts),
     "recipe": Parser(recipes, one_of(bytes_changed, lines_changed), use_recipe, ".yaml"),
     "override": Parser(
-        lambda: [b"training.seed=3", b"methods.katz.gamma_plus=0.5", b"sweep.axes={training.epochs: [1, 2]}",
+        lambda: [b"training.seed=3", b"methods.jelinek-mercer.gamma_plus=0.5", b"sweep.axes={training.epochs: [1, 2]}",
                  b"corpus.fraction=0.5", b"model.options={a: [1]}"], bytes_changed, use_override),
     "run.json": Parser(records, one_of(bytes_changed, json_changed, json_changed), use_record),
     "sentences": Parser(sentences, one_of(bytes_changed, json_changed), use_sentences),

@@ -88,8 +88,8 @@ def search_cells(recipe: Recipe, method: str) -> list[Cell]:
 
     >>> from lidstone.recipe.recipe import load_recipe
     >>> recipe = load_recipe("demo", ["sweep.axes={regularizer.gamma_plus: [0.1, 0.5]}"])
-    >>> [str(cell) for cell in search_cells(recipe, "katz")]
-    ['katz gamma_plus=0.1 seed=1', 'katz gamma_plus=0.5 seed=1']
+    >>> [str(cell) for cell in search_cells(recipe, "jelinek-mercer")]
+    ['jelinek-mercer gamma_plus=0.1 seed=1', 'jelinek-mercer gamma_plus=0.5 seed=1']
     """
     axes = axes_of(recipe, method)
     first = seeds_of(recipe)[0]
