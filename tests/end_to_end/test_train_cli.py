@@ -154,7 +154,7 @@ def _other(folder, task):
     ("change", "message"),
     [
         ({"corpus": {"train": "nowhere.txt"}}, "nowhere.txt"),
-        ({"corpus": {"max_length": 1}}, "no train samples are left of 200"),
+        ({"corpus": {"max_length": 1}}, "no train samples are left: 200 were read"),
         ({"corpus": {"name": None, "train": None}}, "give either a name or train files"),
         ({"regularizer": {"smoother": "kats", "gamma": 0.1}}, "there is no smoother 'kats'"),
         ({"training": {"learnin_rate": 1}}, "unknown key training.learnin_rate"),

@@ -109,7 +109,7 @@ def test_a_broken_transfer_is_resumed_where_it_broke_off(host, tmp_path):
 
 def test_a_later_process_resumes_what_an_earlier_one_left(host, tmp_path):
     host.cuts = [300_000]
-    with pytest.raises(DataError, match="broke off after 300000 of 1024000 bytes"):
+    with pytest.raises(DataError, match="the connection ended after 300000 of 1024000 bytes"):
         get(host, tmp_path, tries=1)
     assert names(tmp_path) == ["a.bin.part", "a.bin.part.tag"]
     get(host, tmp_path)
@@ -235,7 +235,7 @@ def test_an_archive_with_a_path_that_leaves_the_folder_is_refused(tmp_path, make
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_a_link_or_device_in_place_of_a_file_is_refused(tmp_path, kind):
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="not a regular file"):
         unpack(tmp_path, tar_of(("a.txt", (kind,))), {"a.txt": "a.txt"})
     assert names(tmp_path / "out") == []
 
@@ -246,7 +246,7 @@ def test_a_symbolic_link_in_a_zip_is_refused(tmp_path):
         info = zipfile.ZipInfo("a.txt")
         info.external_attr = 0o120777 << 16
         archive.writestr(info, "/etc/passwd")
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="not a regular file"):
         unpack(tmp_path, buffer.getvalue(), {"a.txt": "a.txt"})
 
 
@@ -254,12 +254,12 @@ def test_a_symbolic_link_in_a_zip_is_refused(tmp_path):
     "data", [b"", b"no archive", tar_of(("a.txt", bytes(90_000)))[:80]], ids=["empty", "text", "cut"]
 )
 def test_a_damaged_archive_is_refused(tmp_path, data):
-    with pytest.raises(DataError, match=r"no readable archive|lacks"):
+    with pytest.raises(DataError, match=r"not a readable archive|does not contain"):
         unpack(tmp_path, data, {"a.txt": "a.txt"})
 
 
 def test_a_missing_member_is_named(tmp_path):
-    with pytest.raises(DataError, match=r"lacks b\.txt"):
+    with pytest.raises(DataError, match=r"does not contain b\.txt"):
         unpack(tmp_path, tar_of(("a.txt", b"A")), {"b.txt": "b.txt"})
 
 

@@ -174,5 +174,5 @@ def test_a_cache_that_cannot_be_made_is_one_line_and_env_needs_none(tmp_path, mo
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "file" / "cache"))
     assert json.dumps(environment()["folders"]["cache"])
-    with pytest.raises(LidstoneError, match="cannot make the cache"):
+    with pytest.raises(LidstoneError, match="cannot create the cache"):
         cache_root()

@@ -203,7 +203,7 @@ def test_prepare_as_json(home):
 def test_prepare_without_the_corpus_says_how_to_get_it(home):
     result = run("data", "prepare", "wikitext2_small")
     assert result.exit_code == 1
-    assert "error: the corpus wikitext2 is not here" in result.stderr
+    assert "error: the corpus wikitext2 is not on this machine" in result.stderr
     assert "hint: run: lidstone data get wikitext2" in result.stderr
 
 

@@ -51,7 +51,7 @@ def test_report_json_html_and_plots(tree: Path, tmp_path: Path) -> None:
 def test_report_refuses_to_mix_and_splits_on_request(tree: Path, tmp_path: Path) -> None:
     trees.write_tree(tmp_path / "mt", seeds=2, task="mt", names=("none", "katz"))
     mixed = call("report", tree, tmp_path / "mt")
-    assert mixed.exit_code == 1 and "error: these 19 runs cannot stand in one table" in mixed.stderr
+    assert mixed.exit_code == 1 and "error: these 19 runs cannot be in one table" in mixed.stderr
     assert "hint: " in mixed.stderr and mixed.stdout == ""
     split = call("report", tree, tmp_path / "mt", "--split", "--no-tests", "--json", "--html", tmp_path / "r.html")
     assert [one["metric"] for one in json.loads(split.stdout)] == ["perplexity", "bleu"]

@@ -27,7 +27,7 @@ def test_a_tree_is_read_and_nothing_in_it_changes(tmp_path: Path) -> None:
     [
         ("", "is damaged"),
         ('{"schema": 1, "id": "ab', "is damaged"),
-        ("[1, 2]", "holds no run"),
+        ("[1, 2]", "it has no run"),
         ('{"schema": 1}', "'method' is missing"),
         ('{"schema": true}', "'schema' is not what it should be"),
         ("\xff\xfe", "is damaged"),

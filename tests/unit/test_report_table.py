@@ -14,7 +14,7 @@ import pytest
 from lidstone.errors import InputError
 from lidstone.report import Report, Run
 from lidstone.report.comparisons import CompareRuns, compare_runs
-from lidstone.report.series import cost_points, curves, heat_maps, look
+from lidstone.report.series import cost_points, curves, heat_maps, style_of
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 
@@ -251,4 +251,4 @@ def test_cost_points_and_looks_differ() -> None:
         "none",
         "katz",
     ]
-    assert len({look(style) for style in range(30)}) == 30
+    assert len({style_of(style) for style in range(30)}) == 30

@@ -215,7 +215,7 @@ def test_paired_bootstrap_leaves_the_environment_alone_and_refuses_an_unseeded_r
     assert dict(os.environ) == before
     with pytest.raises(InputError, match="seed is 0"):
         paired_bootstrap({"better": better}, noisy, gold, seed=0)
-    with pytest.raises(InputError, match="a bootstrap of 0 samples"):
+    with pytest.raises(InputError, match="samples is 0, but must be at least 1"):
         paired_bootstrap({"better": better}, noisy, gold, samples=0)
 
 

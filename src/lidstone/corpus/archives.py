@@ -1,8 +1,8 @@
-"""Unpacking chosen members of zip and tar archives, as plain files and nothing else.
+"""Unpack chosen members of zip and tar archives as regular files.
 
-The name of a written file comes from us, never from the archive; a member must be a regular file. An archive
-that holds a path that leaves the folder, or a link in place of a file we want, is refused as a whole. So is one that
-is damaged anywhere, encrypted, or unpacks to far more than text can shrink to.
+The names of written files come from the caller, never from the archive; a member must be a regular file. An archive is
+refused as a whole if it has a path outside its folder, a link instead of a wanted file, damage anywhere, encryption, or
+a compression ratio that text does not have.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lidstone.errors import DataError
 
 Opener = Callable[[], IO[bytes] | None]
 MOST_TIMES, MOST_BYTES = 100, 1 << 26
-"""An archive may unpack to so many times its size, or to so many bytes, whichever is more."""
+"""Largest unpacked size: this many times the size of the archive, or this many bytes, whichever is more."""
 # zipfile: RuntimeError for passwords, NotImplementedError for unknown methods; decompressors have errors of their own.
 _BAD = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, OverflowError,
         RuntimeError, NotImplementedError, LookupError, struct.error, gzip.BadGzipFile)  # fmt: skip
@@ -40,10 +40,10 @@ def extract(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
                 _write_all(_tar_members(opened_tar), archive, folder, members)
                 _read_to_end(opened_tar)
     except (*_BAD, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk's fault
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # an error of the disk
             raise
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DataError(f"{archive.name} is no readable archive: {reason}", hint="download it again") from error
+        raise DataError(f"{archive.name} is not a readable archive: {reason}", hint="download it again") from error
 
 
 def is_safe(name: str) -> bool:
@@ -60,10 +60,10 @@ def is_safe(name: str) -> bool:
 def _write_all(found: dict[str, Opener | None], archive: Path, folder: Path, members: Mapping[str, str]) -> None:
     unsafe = next((name for name in found if not is_safe(name)), None)
     if unsafe is not None:
-        raise DataError(f"{archive.name} holds the unsafe path {unsafe!r}", hint="do not use this archive")
+        raise DataError(f"{archive.name} contains the unsafe path {unsafe!r}", hint="do not use this archive")
     missing = [name for name in members if name not in found]
     if missing:
-        raise DataError(f"{archive.name} lacks {missing[0]}", hint="the host may have changed the archive")
+        raise DataError(f"{archive.name} does not contain {missing[0]}", hint="the host may have changed the archive")
     room = max(MOST_TIMES * archive.stat().st_size, MOST_BYTES)
     for name, target in members.items():
         room -= _write(found[name], archive, name, folder / Path(target).name, room)
@@ -73,7 +73,7 @@ def _write(opener: Opener | None, archive: Path, name: str, target: Path, room: 
     """Unpack one member; return its size, which must not exceed `room`."""
     stream = opener() if opener is not None else None
     if stream is None:
-        raise DataError(f"{name} in {archive.name} is no regular file", hint="do not use this archive")
+        raise DataError(f"{name} in {archive.name} is not a regular file", hint="do not use this archive")
     with stream, target.open("xb") as file:
         while block := stream.read(1 << 20):
             file.write(block)
@@ -85,7 +85,7 @@ def _write(opener: Opener | None, archive: Path, name: str, target: Path, room: 
 
 
 def _read_to_end(archive: tarfile.TarFile) -> None:
-    """Read what follows the last member: only there does a decompressor compare its checksum."""
+    """Read what follows the last member: decompressors compare the checksum at the end of the stream."""
     stream: Any = archive.fileobj
     while stream.read(1 << 20):
         pass

@@ -1,4 +1,4 @@
-"""Where downloads and prepared corpora are kept, and where corpora are looked for."""
+"""The folders for downloads and prepared corpora, and those that are searched for corpora."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from lidstone.text.corpora import data_root
 
 
 def cache_folder() -> Path:
-    """`LIDSTONE_CACHE` where set, else the platform's folder for caches; whether it is there or not."""
+    """`LIDSTONE_CACHE` where set, else the platform's folder for caches; it may not exist yet."""
     chosen = os.environ.get("LIDSTONE_CACHE")
     return Path(chosen).expanduser() if chosen else _platform_cache() / "lidstone"
 
 
 def cache_root() -> Path:
-    """The folder of the cache, made when missing."""
+    """The folder of the cache, created if missing."""
     root = cache_folder()
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         hint = "set LIDSTONE_CACHE to a folder that you may write to"
-        raise LidstoneError(f"cannot make the cache {root}: {error.strerror}", hint=hint) from error
+        raise LidstoneError(f"cannot create the cache {root}: {error.strerror}", hint=hint) from error
     return root
 
 
@@ -49,13 +49,13 @@ def sha256_of(path: Path) -> str:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that takes its place only when it is complete, and vanishes on failure."""
+    """A temporary folder that is renamed to `folder` when the block ends, and removed if the block fails."""
     try:
         made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
         try:
             yield made
             made.chmod(0o755)
-            _put_in_place(made, folder)
+            _replace_folder(made, folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
@@ -63,8 +63,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
         raise LidstoneError(f"cannot write {folder}: {reason}", hint="check the disk and the path") from error
 
 
-def _put_in_place(made: Path, folder: Path) -> None:
-    """Rename; what was there before makes room at the last moment."""
+def _replace_folder(made: Path, folder: Path) -> None:
+    """Rename `made` to `folder`; an existing folder is moved away just before that and then deleted."""
     try:
         made.replace(folder)
     except OSError:

@@ -1,6 +1,6 @@
-"""The corpora known by name: which files they are, and how to read them as samples.
+"""The corpora known by name: their files, and how to read them as samples.
 
-They are looked for in the folders of `corpus_roots()`, plain or compressed. A user's own files are read here too.
+The files are searched in the folders of `corpus_roots()`, plain or compressed. A user's own files are read here too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENDINGS = ("", *COMPRESSED)
 
 @dataclass(frozen=True)
 class RawCorpus:
-    """Text as it was found, in samples."""
+    """The text of a corpus as stored on disk, in samples."""
 
     train: list[Sample]
     valid: list[Sample] | None = None
@@ -33,7 +33,7 @@ class RawCorpus:
     tokenized: bool = False
     """Whether Moses tokenization (and lower case) has been applied already."""
     edition: str = "complete"
-    """What is special about this copy."""
+    """How this copy differs from the complete corpus."""
 
 
 def read_corpus(corpus: Corpus, task: str) -> RawCorpus:
@@ -57,7 +57,7 @@ def _required(data: str, folder: str, name: str) -> Path:
     if path is None:
         fetch = f"run: lidstone data get {data}; or " if data in DATASETS else ""
         raise DataError(
-            f"the corpus {data} is not here: no {folder}/{name}",
+            f"the corpus {data} is not on this machine: {folder}/{name} was not found",
             hint=f"{fetch}set LIDSTONE_DATA to a folder of corpora",
         )
     return path
@@ -105,7 +105,7 @@ def _multi30k(languages: Sequence[str]) -> RawCorpus:
 
 
 def _iwslt14(languages: Sequence[str]) -> RawCorpus:
-    """The original distribution where it is; else tokenized files, whose training part is a subset."""
+    """The original distribution if available; else tokenized files, whose training part is a subset."""
     folder = "iwslt14-de-en"
     if find_file(folder, "train.tags.de-en.de") is None and find_file(folder, "train.subset.de"):
         stems = ("train.subset.{}", "valid.{}", "test.{}")
@@ -146,7 +146,7 @@ def segment_lines(lines: Iterable[str]) -> list[str]:
 
 
 def talk_lines(lines: Iterable[str]) -> list[str]:
-    """The text of IWSLT's training files: titles and descriptions stay, other mark-up goes, as in fairseq's script.
+    """The text of IWSLT's training files: titles and descriptions are kept, other mark-up removed, as by fairseq.
 
     >>> talk_lines(["<url>http://a</url>", "<title>Bees</title>", " They fly. "])
     ['Bees', ' They fly. ']
@@ -168,7 +168,7 @@ def _tatoeba(languages: Sequence[str]) -> RawCorpus:
 
 
 def _lafand(pair: str) -> Callable[[Sequence[str]], RawCorpus]:
-    """News in African languages (Masakhane); free for non-commercial use only, so nothing of it is shipped."""
+    """News in African languages (Masakhane); free for non-commercial use only, so it is not part of the package."""
 
     def read(languages: Sequence[str]) -> RawCorpus:
         if unknown := [language for language in languages if language not in pair.split("-")]:

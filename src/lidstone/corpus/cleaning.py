@@ -1,4 +1,4 @@
-"""Which samples are kept, and which split they go to: (source, target) pairs, or (target,) for language models."""
+"""Filter samples and divide them into splits: (source, target) pairs, or (target,) for language models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lidstone data get`: a named corpus from its public host into the cache, verified, whole or not at all."""
+"""`lidstone data get`: download a named corpus from its public host into the cache, and verify it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Fetched:
     files: dict[str, str]
     """sha256 of each file."""
     fresh: bool
-    """Whether it was downloaded just now."""
+    """Whether this call downloaded it."""
 
 
 def dataset_names() -> list[str]:
-    """What `lidstone data get` knows.
+    """The names that `lidstone data get` accepts.
 
     >>> dataset_names()
     ['iwslt14', 'multi30k', 'wikitext2', 'wikitext2-raw', 'wmt14']
@@ -50,7 +50,7 @@ def get_dataset(name: str, *, show: bool = True, tries: int = 5, pause: float = 
 
 
 def _present(dataset: Dataset, folder: Path) -> Fetched | None:
-    """What is in the cache, if every file still has its checksum."""
+    """The corpus in the cache, if every file still has its checksum."""
     try:
         files = parse_json((folder / MANIFEST).read_bytes())["files"]
         intact = all(sha256_of(folder / file) == sha256 for file, sha256 in files.items())
@@ -65,7 +65,7 @@ def _fetch(dataset: Dataset, folder: Path, show: bool, tries: int, pause: float)
     folder.parent.mkdir(exist_ok=True)
     with claim(downloads, dataset.name) as mine, new_folder(folder) as made:
         if not mine:
-            raise DataError(f"another process is downloading {dataset.name}", hint="wait for it to end")
+            raise DataError(f"another process is downloading {dataset.name}", hint="wait until it has finished")
         for download in dataset.downloads:
             _download(download, downloads / download.file, show, tries, pause)
         files = _unpack(dataset, downloads, made)
@@ -75,13 +75,13 @@ def _fetch(dataset: Dataset, folder: Path, show: bool, tries: int, pause: float)
 
 
 def _download(download: Download, target: Path, show: bool, tries: int, pause: float) -> None:
-    """Fetch one file, unless an interrupted attempt has left it whole."""
+    """Fetch one file, unless an earlier attempt has completed it."""
     if not (target.exists() and checksum_of(target, download.checksum) == download.checksum):
         fetch(download.urls, target, download.checksum, show=show, tries=tries, pause=pause)
 
 
 def _unpack(dataset: Dataset, downloads: Path, made: Path) -> dict[str, str]:
-    """Fill the new folder; return the checksums of its files. The downloads go, whether they are good or bad."""
+    """Fill the new folder; return the checksums of its files. The downloads are always removed."""
     try:
         for download in dataset.downloads:
             if download.members:

@@ -1,4 +1,4 @@
-"""Which of the corpora known by name are on this machine, where, and what is missing of them."""
+"""Which of the corpora known by name are on this machine, where, and which of their files are missing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LOCAL = {
 
 @dataclass(frozen=True)
 class Found:
-    """A corpus by name, and what is here of it."""
+    """A corpus known by name, and which of its files are on this machine."""
 
     name: str
     licence: str
     folder: Path | None
-    """Where its files are; None if nothing is here, or if it comes with Python."""
+    """Where its files are; None if there are none, or if it comes with Python."""
     missing: tuple[str, ...]
-    """Files that are not there; all of them if nothing is here."""
+    """Files that were not found."""
     here: bool
-    """Whether there is anything of it."""
+    """Whether any of its files, or its folder, is on this machine."""
 
     @property
     def state(self) -> str:
@@ -56,7 +56,7 @@ def known_corpora() -> list[Found]:
 def _find(name: str) -> Found:
     if name not in DATASETS and name not in LOCAL:
         return Found(name, "comes with Python (PSF licence)", None, (), here=True)
-    folder, files, licence = LOCAL[name] if name in LOCAL else _offered(name)
+    folder, files, licence = LOCAL[name] if name in LOCAL else _downloadable(name)
     places = {file: find_file(folder, file) for file in files}
     missing = tuple(file for file, path in places.items() if path is None)
     roots = [root / folder for root in corpus_roots() if (root / folder).is_dir()]
@@ -64,7 +64,7 @@ def _find(name: str) -> Found:
     return Found(name, licence, found, missing, here=found is not None)
 
 
-def _offered(name: str) -> tuple[str, tuple[str, ...], str]:
+def _downloadable(name: str) -> tuple[str, tuple[str, ...], str]:
     """The folder, files and licence of a corpus that can be downloaded."""
     data = DATASETS[name]
     files = [file for item in data.downloads for file in (dict(item.members).values() if item.members else [item.file])]

@@ -1,7 +1,7 @@
-"""Moses tokenization by sacremoses, as fairseq's preparation scripts apply it, and its undoing.
+"""Moses tokenization by sacremoses, as in fairseq's preparation scripts, and detokenization.
 
-One rule is put right: current Moses always splits the period off the last word of a line (`the u.s .`), sacremoses
-does not after abbreviations. With it, the test set of IWSLT-14 comes out identical in all 13,500 lines.
+One rule is corrected: current Moses always splits the period off the last word of a line (`the u.s .`), sacremoses
+does not after abbreviations. With this correction all 13,500 lines of IWSLT-14's test set are identical to fairseq's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SPACES = re.compile(r"[ \t\r\n]+")
 
 
 def tokenize_lines(lines: Iterable[str], language: str, *, normalize: bool = False) -> Iterator[str]:
-    """Words and signs of each line, with single spaces between and `&apos;` for an apostrophe.
+    """Words and punctuation of each line, separated by single spaces, with `&apos;` for an apostrophe.
 
     >>> list(tokenize_lines(["It's (almost) over, U.S."], "en"))
     ['It &apos;s ( almost ) over , U.S .']
@@ -28,7 +28,7 @@ def tokenize_lines(lines: Iterable[str], language: str, *, normalize: bool = Fal
 
 
 def detokenizer(language: str) -> Callable[[Sequence[str]], str]:
-    """The function that puts Moses tokens together to a line again.
+    """A function that joins Moses tokens to a line.
 
     >>> detokenizer("en")(["It", "&apos;s", "over", "."])
     "It's over."
@@ -40,7 +40,7 @@ def detokenizer(language: str) -> Callable[[Sequence[str]], str]:
 
 
 def single_spaces(line: str) -> str:
-    r"""Words between single spaces; spaces, tabs and line ends separate, as everywhere in lidstone.
+    r"""The line with single spaces between words; spaces, tabs and line ends separate, as everywhere in lidstone.
 
     >>> single_spaces("  a\t b \r\n")
     'a b'

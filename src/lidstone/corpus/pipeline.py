@@ -1,7 +1,7 @@
-"""One language's way from a line of text to ids and back: Moses, case, BPE, vocabulary.
+"""From lines of text to ids and back, for one language: Moses, case, BPE, vocabulary.
 
-Prepared corpora carry one pipeline per language; saved beside a model, it lets `translate` and `evaluate` read new text
-exactly as the training text was read.
+A prepared corpus has one pipeline per language. It is also saved with a model, so that `translate` and `evaluate` read
+new text exactly as the training text was read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TextPipeline:
     vocab: Vocabulary | None = None
     language: str = "en"
     tokenization: str = "none"
-    """none, moses, or done: tokenized before, undone when decoding."""
+    """none; moses; or done: the text is Moses-tokenized already, and detokenized when decoding."""
     lowercase: bool = False
     normalize: bool = False
     bpe: BPE | None = None
@@ -45,7 +45,7 @@ class TextPipeline:
     """A folder whose Hugging Face tokenizer is used instead of everything else."""
 
     def words(self, lines: Iterable[str]) -> list[str]:
-        """Tokenized lines: words between single spaces; a checkpoint's tokenizer wants lines as they are."""
+        """Tokenized lines: words between single spaces; unchanged lines for a checkpoint's tokenizer."""
         if self.checkpoint is not None:
             return [line.lower() if self.lowercase else line for line in lines]
         if self.tokenization == "moses":
@@ -57,7 +57,7 @@ class TextPipeline:
         lines = [line.split(" ") if line else [] for line in words]
         if self.bpe is None:
             return lines
-        types = list({word for line in lines for word in line})  # BPE knows no context: split each word once
+        types = list({word for line in lines for word in line})  # BPE does not depend on context: split each word once
         split = dict(zip(types, self.bpe.encode_lines(types), strict=True))
         return [[piece for word in line for piece in split[word]] for line in lines]
 
@@ -85,8 +85,8 @@ class TextPipeline:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary, which every finished pipeline has."""
-        assert self.vocab is not None, "the pipeline has not seen the training text"
+        """The vocabulary; only a pipeline that is not finished has none."""
+        assert self.vocab is not None, "the pipeline has no vocabulary yet"
         return self.vocab
 
     @cached_property
@@ -114,14 +114,14 @@ class TextPipeline:
             raise DataError(f"the checkpoint {self.checkpoint} has no {what} that can be loaded", hint=hint) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `from_dict` reads them back."""
+        """Plain values for JSON; the inverse is `from_dict`."""
         values = {name: getattr(self, name) for name in ("language", "tokenization", "lowercase", "normalize")}
         merges = None if self.bpe is None else [list(pair) for pair in self.bpe.merges]
         return {**values, "checkpoint": self.checkpoint, "merges": merges, "vocab": self.vocabulary.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TextPipeline:
-        """Undo `to_dict`."""
+        """The inverse of `to_dict`."""
         values = dict(values)
         merges, vocab = values.pop("merges"), Vocabulary.from_dict(values.pop("vocab"))
         bpe = None if merges is None else BPE(tuple((left, right) for left, right in merges))

@@ -2,7 +2,7 @@
 
 read -> tokenize -> clean -> split -> limit -> learn BPE -> apply -> vocabulary -> save
 
-Seeds, strengths and models share what they have in common: only the task, the corpus and the tokenizer enter the hash.
+Only the task, the corpus and the tokenizer enter the hash, so all seeds, strengths and models share the result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Samples = list[Sample]
 
 
 def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared:
-    """Prepare a recipe's corpus, or load it if that has been done; `output` chooses the folder.
+    """Prepare a recipe's corpus, or load it if it is prepared already; `output` is the folder, by default in the cache.
 
     >>> from lidstone.recipe.recipe import load_recipe
     >>> import tempfile; folder = Path(tempfile.mkdtemp()) / "demo"
@@ -45,7 +45,7 @@ def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared
     """
     raw = read_corpus(recipe.corpus, recipe.task)
     if raw.edition.startswith("tokenized"):
-        _announce(f"{recipe.corpus.name}: {raw.edition}")
+        _warn_once(f"{recipe.corpus.name}: {raw.edition}")
     key = _key(recipe, raw)
     folder = Path(output) if output is not None else cache_root() / "prepared" / key
     if (folder / "manifest.json").exists():
@@ -59,13 +59,13 @@ def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared
 
 
 @cache
-def _announce(message: str) -> None:
-    """Say something once per process."""
+def _warn_once(message: str) -> None:
+    """Log a warning, once per process."""
     log.warning(message)
 
 
 def _key(recipe: Recipe, raw: RawCorpus) -> str:
-    """16 hex digits of everything that decides the result."""
+    """16 hex digits of a hash of everything that the result depends on."""
     settings = recipe.model_dump(mode="json", include={"task", "corpus", "tokenizer"})
     for place in ("train", "valid", "test", "name"):
         settings["corpus"].pop(place)
@@ -138,7 +138,7 @@ def _clean_splits(
     for split in SPLITS:
         if not kept[split]:
             raise DataError(
-                f"no {split} samples are left of {len(tokenized.get(split, tokenized['train']))}",
+                f"no {split} samples are left: {len(tokenized.get(split, tokenized['train']))} were read",
                 hint="check the files, and corpus.max_length, max_ratio, limit and fraction",
             )
     return kept, dropped
@@ -185,7 +185,7 @@ def _encode(recipe: Recipe, pipelines: Sequence[TextPipeline], splits: dict[str,
 
 
 def _merges(recipe: Recipe, texts: Sequence[list[str]]) -> list[BPE | None]:
-    """The merges of each side: read, learnt from all sides together, or learnt apart."""
+    """The merges of each side: read from a file, learnt from all sides together, or learnt from each side."""
     settings = recipe.tokenizer
     if settings.kind != "bpe":
         return [None] * len(texts)
@@ -210,7 +210,7 @@ def _ids(pieces: dict[str, list[list[str]]], vocab: Vocabulary) -> dict[str, Sen
 
 
 def _encode_lines(lines: list[list[str]], vocab: Vocabulary) -> Sentences:
-    """The ids of all lines, by one look-up of the whole split."""
+    """The ids of all lines, by a single look-up for the whole split."""
     flat = vocab.encode([token for line in lines for token in line])
     cuts = np.cumsum([len(line) for line in lines])[:-1]
     return Sentences.pack(np.split(flat, cuts), vocab.eos)

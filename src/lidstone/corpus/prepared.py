@@ -1,11 +1,11 @@
-"""A prepared corpus: ids of every split, the pipelines that made them, and a folder that keeps it all.
+"""A prepared corpus: ids of every split and the pipelines that made them, saved as a folder.
 
 <cache>/prepared/<hash>/
 manifest.json                counts, checksums, settings
-train.target.txt ...         the tokens, one sample a line, for people
+train.target.txt ...         the tokens as text, one sample per line
 target.json, source.json     the pipelines: vocabulary, merges, tokenization
 codes.target.bpe ...         the merges in subword-nmt's format
-ids.npz                      the ids, for the machine
+ids.npz                      the ids
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Split:
     words: npt.NDArray[np.int64]
     """Words per target sentence before BPE, without eos: the denominator of word perplexity."""
     sha256: str
-    """Of the tokens."""
+    """Checksum of the tokens."""
     references: tuple[str, ...] = ()
     """Target lines with tokenization undone, to score translations against; for validation and test."""
 
@@ -92,7 +92,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training reads."""
+    """A prepared corpus: the input of training."""
 
     name: str
     train: Split
@@ -110,7 +110,7 @@ class Prepared:
 
     @property
     def vocab(self) -> Vocabulary:
-        """The target vocabulary: what is predicted."""
+        """The target vocabulary, whose ids are predicted."""
         return self.target.vocabulary
 
     @property
@@ -154,7 +154,7 @@ def load(folder: Path) -> Prepared:
             splits = {split: _read_split(split, arrays, pipelines, manifest) for split in SPLITS}
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = "delete the folder; it will be made again"
-        raise FileFormatError(f"{folder} is no sound prepared corpus: {error}", hint=hint) from error
+        raise FileFormatError(f"the prepared corpus {folder} is damaged: {error}", hint=hint) from error
     return Prepared(
         manifest["name"],
         splits["train"],
@@ -183,7 +183,7 @@ def _read_split(split: str, arrays: Any, pipelines: dict[str, TextPipeline], man
 
 
 def tokens_sha256(lines: Sequence[Sequence[str]]) -> str:
-    """The checksum of a split: of its tokens as text, one sample a line.
+    """The checksum of a split: of its tokens as text, one sample per line.
 
     >>> tokens_sha256([["a"]])[:8]
     '87428fc5'

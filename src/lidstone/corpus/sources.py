@@ -1,7 +1,7 @@
-"""Where the named corpora come from: public hosts, checksums, licences.
+"""Download addresses of the named corpora, with checksums and licences.
 
-Every download has a checksum that was published elsewhere before, so that no host has to be trusted: SHA-256 where
-there is one, else MD5, which shows damage and a changed file, though not a skilled attacker (see docs/data.md).
+Every download has a checksum that was published elsewhere, so that no host has to be trusted: SHA-256 where
+there is one, else MD5, which detects damage and changes, but does not protect against an attacker (docs/data.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STATMT = ("https://www.statmt.org/", "https://statmt.org/")
 
 @dataclass(frozen=True)
 class Download:
-    """One file to fetch, and what becomes of it."""
+    """One file to download: a file of the corpus, or an archive to unpack."""
 
     urls: tuple[str, ...]
     """Mirrors, tried in this order."""

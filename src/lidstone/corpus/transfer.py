@@ -1,8 +1,8 @@
-"""One file over HTTP: resumed where it broke off, and kept only when its checksum is right.
+"""Download one file over HTTP: resumable, and kept only if its checksum is right.
 
-What has arrived waits in `<file>.part`. The next try, in this process or a later one, asks for the rest by a
-Range header, on condition that the file is still the same (If-Range); a host that cannot do this sends all of
-it again. A wrong checksum throws everything away.
+Received data are in `<file>.part`. The next attempt, in this process or a later one, requests the rest with a
+Range header, provided the file is still the same (If-Range); a host that does not support this sends the whole
+file again. A download with a wrong checksum is discarded.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def fetch(
         except _Unreachable as problem:
             problems.append(str(problem))
     raise DataError(
-        "; ".join(problems), hint="try again later: a transfer that broke off is resumed; or see docs/data.md"
+        "; ".join(problems), hint="try again later, an interrupted download is resumed; or see docs/data.md"
     )
 
 
 class _Unreachable(Exception):
-    """A mirror does not give the file; another may."""
+    """The file cannot be downloaded from this mirror; another one is tried."""
 
 
 def _part(target: Path) -> Path:
@@ -59,7 +59,7 @@ def _part(target: Path) -> Path:
 
 
 def checksum_of(path: Path, like: str) -> str:
-    """The checksum of a file, of the kind that `like` is.
+    """The checksum of a file, of the same kind (SHA-256 or MD5) as `like`.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a"
     >>> _ = file.write_bytes(b"a")
@@ -81,7 +81,7 @@ def _accept(part: Path, target: Path, expected: str, url: str) -> str:
         part.unlink()
         raise DataError(
             f"{url} has the wrong checksum: {actual}, not {expected}",
-            hint="the download was discarded; try again, and do not use the file if this recurs",
+            hint="the download was discarded; try again, and do not use the file if this happens again",
         )
     part.replace(target)
     _tag_file(part).unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def _fetch_one(url: str, part: Path, tries: int, pause: float, timeout: float, s
             return _transfer(url, part, timeout, show)
         except urllib.error.HTTPError as error:
             error.close()
-            if error.code == 416:  # the part is no part of this file
+            if error.code == 416:  # what was received is not a part of this file
                 part.unlink(missing_ok=True)
             elif error.code < 500:
                 raise _Unreachable(f"{url}: {error.code} {error.reason}") from error
@@ -109,14 +109,14 @@ def _fetch_one(url: str, part: Path, tries: int, pause: float, timeout: float, s
 
 
 def _transfer(url: str, part: Path, timeout: float, show: bool) -> None:
-    """Fetch what `part` lacks; raise if the connection ends before the announced length."""
+    """Fetch what is missing in `part`; raise if the connection ends before the announced length."""
     request = urllib.request.Request(url, headers=_headers(url, part))
     with urllib.request.urlopen(request, timeout=timeout) as answer:
         resumed = answer.status == 206 and _starts_at(answer) == part.stat().st_size
         done = part.stat().st_size if resumed else 0
         length = answer.headers.get("Content-Length")
         total = None if length is None else done + int(length)
-        _remember(url, part, answer.headers.get("ETag") or answer.headers.get("Last-Modified"))
+        _write_tag(url, part, answer.headers.get("ETag") or answer.headers.get("Last-Modified"))
         with (
             part.open("ab" if resumed else "wb") as file,
             progress_bar(total, f"fetching {part.stem}", show=show, unit="bytes") as advance,
@@ -125,7 +125,7 @@ def _transfer(url: str, part: Path, timeout: float, show: bool) -> None:
             _copy(answer, file, advance)
     size = part.stat().st_size
     if total is not None and size < total:
-        raise ConnectionError(f"broke off after {size} of {total} bytes")
+        raise ConnectionError(f"the connection ended after {size} of {total} bytes")
 
 
 def _copy(answer: Any, file: Any, advance: Callable[[float], None]) -> None:
@@ -151,10 +151,10 @@ def _starts_at(answer: Any) -> int:
     return int(span) if span.isdigit() else -1
 
 
-def _remember(url: str, part: Path, validator: str | None) -> None:
-    """Note which version of which file the part belongs to; a weak tag is no proof."""
-    sound = validator or ""
-    _tag_file(part).write_text(f"{url}\n{'' if sound.startswith('W/') else sound}")
+def _write_tag(url: str, part: Path, validator: str | None) -> None:
+    """Record which version of which file the part belongs to; weak tags do not identify a version and are left out."""
+    tag = validator or ""
+    _tag_file(part).write_text(f"{url}\n{'' if tag.startswith('W/') else tag}")
 
 
 def _tag_file(part: Path) -> Path:

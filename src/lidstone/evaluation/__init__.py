@@ -1,1 +1,1 @@
-"""Scores of models and tests of significance between them; knows nothing of training."""
+"""Scores of models and tests of significance between them; independent of training."""

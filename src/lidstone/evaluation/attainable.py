@@ -1,4 +1,4 @@
-"""Which p-values a test can reach at all: with few seeds some levels stay out of reach."""
+"""Which p-values a test can reach: with few seeds some levels are unreachable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def smallest_p(test: str, n: tuple[int, int], permutations: int | None = None) -
 
 
 def warnings_for(test: str, n: tuple[int, int], permutations: int | None = None, systems: int = 1) -> tuple[str, ...]:
-    """What the reader must know before believing a p-value at the level of 0.05.
+    """Limits of a p-value at the level of 0.05 that the reader must know.
 
     >>> warnings_for("rank-sum", (1, 5))
     ('no p-value: rank-sum needs at least two seeds of each, got 1 and 5',)

@@ -1,7 +1,7 @@
 """Beam search over batches of sentences, by `generate` of transformers.
 
 Every sentence has its own limit on the length of its translation, so the result does not depend on what else is in the
-batch. Ids that are never predicted (padding, unused rows) are kept out.
+batch. Ids that are never predicted (padding, unused rows) are excluded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Beam(Section):
     """Sentences searched together."""
 
     def limit(self, source_length: int) -> int:
-        """The most tokens a translation of so many source tokens may have."""
+        """The largest number of tokens in a translation of a source of this length."""
         return int(self.max_length_factor * source_length) + self.max_length_extra
 
 

@@ -1,6 +1,6 @@
-"""How large a difference is, and how sure we are of it.
+"""The size of a difference, with its confidence interval.
 
-A p-value says whether there is a difference; an `Effect` says how much, with the method of its interval:
+A p-value shows whether there is a difference; an `Effect` is its size, with the method of its interval:
 
     welch-t     difference of two means of independent seeds, Welch's degrees of freedom
     paired-t    mean of paired differences, n - 1 degrees of freedom
@@ -32,7 +32,7 @@ class Effect:
     """`welch-t`, `paired-t` or `bootstrap`; `none` when there are too few values for an interval."""
 
     def reversed(self) -> Effect:
-        """The same effect seen from the other side: baseline minus system.
+        """The effect with the opposite sign: baseline minus system.
 
         >>> str(Effect(-2.0, -3.0, -1.0, 0.95, "welch-t").reversed())
         '+2 [+1, +3] (95%, welch-t)'
@@ -86,13 +86,13 @@ def paired_difference(differences: ArrayLike, *, level: float = 0.95) -> Effect:
 
 
 def checked(values: ArrayLike, what: str) -> np.ndarray:
-    """`values` as a float64 vector, refused when empty or not finite."""
+    """`values` as a float64 vector; empty or not finite values are an error."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
         raise InputError(f"{what}: one number per run or sentence is needed, got shape {array.shape}")
     if not np.isfinite(array).all():
         bad = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InputError(f"{what}: value {bad} is {array[bad]}", hint="leave diverged runs out, and say so")
+        raise InputError(f"{what}: value {bad} is {array[bad]}", hint="leave diverged runs out, and report it")
     return array
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Without gradients and dropout, whatever mode the model was left in; and back to that mode."""
+    """Switch gradients and dropout off, and restore the model's mode afterwards."""
     import torch
 
     training = model.training

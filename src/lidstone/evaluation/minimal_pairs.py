@@ -1,4 +1,4 @@
-"""Minimal pairs such as BLiMP's: does a model find the good sentence more probable than the bad one?
+"""Minimal pairs such as BLiMP's: does a model give the good sentence a higher probability than the bad one?
 
     {"sentence_good": "Cats meow.", "sentence_bad": "Cats meows.", "linguistics_term": "agreement", "UID": "..."}
 
@@ -24,7 +24,7 @@ from lidstone.text.sequences import Ids
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences that differ in one thing."""
+    """Two sentences that differ in one respect."""
 
     good: str
     bad: str
@@ -45,7 +45,7 @@ def parse_pairs(lines: Iterable[str], name: str = "the pairs") -> list[MinimalPa
         if line.strip():
             found.append(_pair(line, f"{name}, line {number}"))
     if not found:
-        raise FileFormatError(f"{name} holds no pairs", hint="give one JSON object per line, as BLiMP does")
+        raise FileFormatError(f"{name} has no pairs", hint="write one JSON object per line, as in BLiMP")
     return found
 
 

@@ -3,7 +3,7 @@
     p(y | x) = (1 - weight) q(y | x) + weight p~(y | h)
 
 q is the network, which reads the whole sentence before y; p~ the n-gram model, which reads the last n-1 words h. One
-weight serves all positions; expectation-maximization finds the best one on validation text. Scoring text needs two
+weight is used for all positions; expectation-maximization finds the best one on validation text. Scoring text needs two
 numbers per token and no whole rows; `log_rows` and the logits processor give whole rows, which sum to one.
 """
 
@@ -96,7 +96,7 @@ class Mixture:
     weight: float = 0.5
     """of the n-gram model, from 0 to 1"""
     limit: int | None = None
-    """the longest sequence that the model reads; by default what its configuration says"""
+    """the longest sequence that the model reads; by default from its configuration"""
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight <= 1:
@@ -104,13 +104,13 @@ class Mixture:
 
     def fit(self, valid: Sequence[Ids]) -> Mixture:
         """The same mixture with the weight that fits sentences of validation text best; ids without eos."""
-        network, ngram = self._both(valid)
+        network, ngram = self._token_scores(valid)
         assert network.token_nll is not None
         return replace(self, weight=mixture_weight(network.token_nll, ngram))
 
     def score(self, sentences: Sequence[Ids]) -> ThreeScores:
         """Score sentences of ids, given without eos, under the network, the n-gram model and the mixture."""
-        return mix_scores(*self._both(sentences), self.weight)
+        return mix_scores(*self._token_scores(sentences), self.weight)
 
     def log_rows(self, input_ids: Tensor) -> Tensor:
         """Log of the mixed distribution after every position of `input_ids` (batch, time): (batch, time, V) float64."""
@@ -132,7 +132,7 @@ class Mixture:
         return self._mix(scores, [self.history(row) for row in input_ids.tolist()]).to(scores.dtype)
 
     def history(self, tokens: Sequence[int]) -> list[int]:
-        """What the n-gram model reads of the tokens so far: the last n-1, not beyond a sentence start."""
+        """The n-gram model's history after these tokens: the last n-1, not beyond a sentence start."""
         recent: list[int] = []
         for token in reversed(tokens[max(len(tokens) - self.table.order + 1, 0) :]):
             if self._boundary[token]:
@@ -144,10 +144,10 @@ class Mixture:
     def _boundary(self) -> NDArray[np.bool_]:
         return boundaries(self.table.vocab)
 
-    def _both(self, sentences: Sequence[Ids]) -> tuple[SentenceScores, Floats]:
+    def _token_scores(self, sentences: Sequence[Ids]) -> tuple[SentenceScores, Floats]:
         eos = self.table.vocab.eos
         if eos is None:
-            raise InputError("a mixture needs the end of a sentence", hint="give the vocabulary eos=")
+            raise InputError("a mixture needs a vocabulary with eos", hint="make the vocabulary with eos=")
         reach = self.limit or getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
         network = score_sentences(self.model, sentences, eos=eos, limit=reach)
         return network, ngram_nll(self.table, sentences)

@@ -1,12 +1,12 @@
 """Sign-flip permutations of paired differences, many systems at once.
 
 Under the null hypothesis the two systems of a pair could be swapped at any sentence, so every difference d_i
-could as well be -d_i. The test asks how often such flips give a mean difference as large as the one seen:
+could as well be -d_i. The p-value is the share of such flips whose mean difference is as large as the observed one:
 
     p = (b + 1) / (m + 1)         b of m random flips with |mean(s * d)| >= |mean(d)|
-    p = b / 2^n                   when all 2^n flips are tried, the identity among them
+    p = b / 2^n                   when all 2^n flips are computed, the identity included
 
-Only the kernel stands here; names, effects and warnings are `significance`'s.
+This is only the computation; names, effects and warnings are in `significance`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TIE = 1e-10  # relative: sums that differ by less are equal, whatever the order 
 def sign_flip_p_values(differences: NDArray[np.float64], permutations: int, seed: int) -> NDArray[np.floating]:
     """Two-sided p-values of the columns of `differences` (sentences, systems); all columns share the flips.
 
-    Equals, but for the blocks: `signs = choice([-1, 1], (permutations, n)); abs(signs @ d) >= abs(d.sum(0))`.
-    With no more than `permutations` flips in all, each of them is tried once and the p-values are exact.
+    The same, computed in blocks, as `signs = choice([-1, 1], (permutations, n)); abs(signs @ d) >= abs(d.sum(0))`.
+    If there are at most `permutations` flips, each is computed once and the p-values are exact.
 
     >>> sign_flip_p_values(np.array([[1.0], [2.0], [3.0]]), permutations=100, seed=1)  # +++ and --- of 8
     array([0.25])
@@ -37,7 +37,7 @@ def sign_flip_p_values(differences: NDArray[np.float64], permutations: int, seed
 
 
 def is_exact(n: int, permutations: int) -> bool:
-    """Whether `permutations` are enough to try all 2^n flips.
+    """Whether `permutations` are enough for all 2^n flips.
 
     >>> is_exact(5, 10_000), is_exact(14, 10_000)
     (True, False)
@@ -46,13 +46,13 @@ def is_exact(n: int, permutations: int) -> bool:
 
 
 def _extreme_flips(differences: NDArray[np.float64], blocks: Iterator[NDArray[np.uint8]]) -> NDArray[np.int64]:
-    """Count, per column, the flips whose sum is at least as far from zero as the sum seen."""
+    """Count, per column, the flips whose sum is at least as far from zero as the observed sum."""
     total = differences.sum(axis=0)
     slack = TIE * np.abs(differences).sum(axis=0)
     columns = np.ascontiguousarray(differences.T)  # (systems, sentences)
     extreme = np.zeros(len(total), dtype=np.int64)
     for flips in blocks:  # (block, sentences), 1 where the pair is swapped: sum(s d) = sum(d) - 2 flips . d
-        # einsum and not @: a product so narrow gains nothing from BLAS's threads, and on a busy machine they stall
+        # einsum, not @: BLAS's threads do not speed up such a narrow product, and on a busy machine they stall
         sums = total - 2.0 * np.einsum("pn,kn->pk", flips.astype(np.float64), columns)
         extreme += (np.abs(sums) >= np.abs(total) - slack).sum(axis=0)
     return extreme

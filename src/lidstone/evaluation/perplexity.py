@@ -1,11 +1,11 @@
 """Perplexity of neural models from token sums, sentence by sentence.
 
-    perplexity = exp(sum of -log q(token | what came before in its sentence) / number of tokens)
+    perplexity = exp(sum of -log q(token | the tokens before it in its sentence) / number of tokens)
 
-Every token counts, and one end per sentence: tokens = pieces + sentences, as on the n-gram side. The model reads eos,
-then the sentence; it never sees the sentence before, so the figure does not depend on how training text was packed. A
-sentence longer than the model is scored in stretches, each with half the model's reach as context before it. Per
-word, the same sum is divided by words + sentences: tokenizations compare that way.
+Every token counts, and one end per sentence: tokens = pieces + sentences, as for n-gram models. The model reads eos,
+then the sentence; it never sees the sentence before, so the value does not depend on how training text was packed. A
+sentence longer than the model's limit is scored in pieces; each but the first has half the limit as context. Per
+word, the same sum is divided by words + sentences: use that to compare tokenizations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SentenceScores:
     nll: Floats
     lengths: NDArray[np.int64]
     token_nll: Floats | None = None
-    """of each token, sentence after sentence; where it was kept"""
+    """of each token, sentence after sentence; None if it was not requested"""
 
     @property
     def total(self) -> float:
@@ -89,7 +89,7 @@ def score_sentences(
     advance: Advance = lambda amount: None,
 ) -> SentenceScores:
     """Score sentences of ids, given without eos, under a causal language model that reads up to `limit` tokens."""
-    rows = _stretches(sentences, eos, limit)
+    rows = _pieces(sentences, eos, limit)
     lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
     nll, tokens = np.zeros(len(sentences)), np.zeros(int(lengths.sum()))
     starts = np.cumsum(lengths) - lengths
@@ -118,7 +118,8 @@ def score_pairs(
     """Score targets, given without eos, under a translation model that reads their sources."""
     if len(sources) != len(targets) or not len(targets):
         raise InputError(
-            f"{len(sources)} sources and {len(targets)} targets cannot be scored", hint="give one source to each target"
+            f"{len(sources)} sources and {len(targets)} targets cannot be scored",
+            hint="pass one source for each target",
         )
     nll = np.zeros(len(targets))
     for batch in length_batches([len(target) + 1 for target in targets], tokens=batch_tokens):
@@ -128,21 +129,21 @@ def score_pairs(
     return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
 
 
-class _Stretch(NamedTuple):
-    """Part of a sentence that the model reads at once."""
+class _Piece(NamedTuple):
+    """A part of a sentence that the model reads at once."""
 
     sentence: int
     start: int
     """where in the sentence it begins"""
     new: int
-    """how many of its first labels are context only, scored elsewhere"""
+    """how many of its first labels are context only, scored in the piece before"""
     inputs: Ids
     labels: Ids
 
 
-def _stretches(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[_Stretch]:
+def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[_Piece]:
     if not len(sentences):
-        raise InputError("there is nothing to score: no sentences", hint="give some text")
+        raise InputError("there are no sentences to score", hint="pass a text that is not empty")
     found = []
     for number, sentence in enumerate(sentences):
         whole = np.concatenate([[eos], sentence, [eos]])
@@ -150,7 +151,7 @@ def _stretches(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[_S
         for start, new, end in pieces(length, limit or length, (limit or 0) // 2):
             labels = whole[start + 1 : end + 1].copy()
             labels[: new - start] = IGNORED
-            found.append(_Stretch(number, start, new - start, whole[start:end], labels))
+            found.append(_Piece(number, start, new - start, whole[start:end], labels))
     return found
 
 

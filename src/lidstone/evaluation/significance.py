@@ -3,9 +3,9 @@
     rank_sum             over seeds: Wilcoxon's rank-sum test, exact or by the paper's normal approximation
     paired_permutation   over sentences: sign flips of log-likelihood differences, statistic their mean
     paired_bootstrap     over sentences: sacreBLEU's paired bootstrap resampling (in `translation`)
-    holm                 several systems against one baseline: p-values adjusted so that all hold together
+    holm                 several systems against one baseline: p-values adjusted for the number of tests
 
-Each answer is a `Comparison` that carries its own signature. Nothing is scored and no model is run here.
+Each result is a `Comparison` with its signature. This module scores nothing and runs no model.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Comparison:
     statistic_name: str
     statistic: float
     p_value: float | None
-    """None when there is too little to test; `warnings` says why."""
+    """None when there are too few values; `warnings` has the reason."""
     n: tuple[int, int]
     """Seeds or sentences of the system and of the baseline."""
     effect: Effect
     permutations: int | None = None
-    """Random flips or resamples; for an exact test all there are."""
+    """Number of random flips or resamples; for an exact test, of all flips."""
     seed: int | None = None
     adjusted_p: float | None = None
-    """After the correction, if any; equal to `p_value` without."""
+    """After the correction; equal to `p_value` without one."""
     correction: str = "none"
     metric: str = ""
     """Signature of what was compared, e.g. sacreBLEU's."""
@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def signature(self) -> str:
-        """Everything needed to repeat the test, in sacreBLEU's manner."""
+        """Everything needed to repeat the test, in the format of sacreBLEU's signatures."""
         parts = {
             "test": self.test,
             "statistic": self.statistic_name.replace(" ", "-"),
@@ -85,7 +85,7 @@ def rank_sum(
     """Wilcoxon's rank-sum test over independent seeds, two-sided.
 
     With `exact=False` it is `scipy.stats.ranksums`, the normal approximation that the paper uses. With few seeds it can
-    be smaller than any exact p-value (three against three: 0.0495, exact 0.1); a warning then says so.
+    be smaller than any exact p-value (three against three: 0.0495, exact 0.1), which gives a warning.
 
     >>> answer = rank_sum([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0])
     >>> answer.p_value == 2 / 252, answer.signature
@@ -161,7 +161,7 @@ def paired_permutations(
 
 
 def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Adjust the p-values of comparisons that are read together; those without one are not counted.
+    """Adjust the p-values of several comparisons; those without one are not counted.
 
     >>> low, high = holm([rank_sum([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])] * 2)
     >>> low.p_value, low.adjusted_p, low.correction
@@ -200,7 +200,7 @@ def _rank_sum_normal(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _rank_sum_exact(ranks: np.ndarray, n: int) -> float:
-    """Share of all choices of n ranks whose sum lies as far from its mean; ties keep their mid-ranks."""
+    """Share of all choices of n ranks whose sum is at least as far from its mean; ties keep their mid-ranks."""
     doubled = np.rint(2 * ranks).astype(int).tolist()  # mid-ranks are multiples of one half
     ways = _subset_sums(doubled, n)
     centre = n * sum(doubled) / len(doubled)
@@ -225,7 +225,7 @@ def _midranks(values: np.ndarray) -> np.ndarray:
 
 
 def same_length(system: str, n: int, baseline: str, m: int) -> None:
-    """Refuse to pair what has no partner."""
+    """Raise an error if two systems cannot be paired: they have different numbers of sentences."""
     if n != m:
         raise InputError(
             f"a paired test needs the same sentences: {system} has {n}, {baseline} has {m}",

@@ -1,7 +1,7 @@
 """Translation quality by sacreBLEU: corpus scores with their signatures, and its paired bootstrap.
 
-Text comes detokenized and is scored as given; whoever made it undoes BPE and tokenization first. The bootstrap needs no
-text, only BLEU's statistics of each sentence: those can be kept and given away where the references may not.
+Text must be detokenized: the caller undoes BPE and tokenization. The bootstrap needs no text, only BLEU's statistics of
+each sentence, which can be stored and published even if the references cannot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Statistics: TypeAlias = Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class TranslationScore:
-    """A corpus score that carries its signature."""
+    """Corpus scores with their signatures."""
 
     bleu: float
     chrf: float
@@ -52,13 +52,13 @@ def score_translation(hypotheses: Sequence[str], references: Sequence[str]) -> T
 
 
 def check_aligned(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Refuse texts that cannot be scored line by line."""
+    """Raise an error if hypotheses and references do not correspond line by line."""
     if not references:
-        raise InputError("there is no reference to score against")
+        raise InputError("there are no references", hint="pass one reference for each hypothesis")
     if len(hypotheses) != len(references):
         raise InputError(
             f"{len(hypotheses)} hypotheses for {len(references)} references",
-            hint="give one line for each sentence, empty lines included",
+            hint="write one line for each sentence, empty lines included",
         )
 
 
@@ -105,13 +105,13 @@ def paired_bootstrap_counted(
     seed: int = SACREBLEU_SEED,
     name: str = "baseline",
 ) -> list[Comparison]:
-    """`paired_bootstrap` of what `bleu_statistics` counted."""
+    """`paired_bootstrap` on the counts of `bleu_statistics`."""
     for key, counted in systems.items():
         same_length(key, len(counted), name, len(baseline))
     if seed < 1:
-        raise InputError(f"seed is {seed}", hint="sacreBLEU takes 0 for 'no seed': use 1 or more")
+        raise InputError(f"seed is {seed}", hint="for sacreBLEU 0 means 'no seed': use 1 or more")
     if samples < 1:
-        raise InputError(f"a bootstrap of {samples} samples", hint="1,000 are usual")
+        raise InputError(f"samples is {samples}, but must be at least 1", hint="1,000 are usual")
     if not systems:
         return []
     results, signature = _sacrebleu_paired(systems, baseline, samples, seed, name)
@@ -127,7 +127,7 @@ def paired_bootstrap_counted(
 
 
 def _corrected(p: float | None, effect: Effect) -> float | None:
-    """What sacreBLEU says, but for translations that are the same: it calls them different, with 1/(samples + 1)."""
+    """SacreBLEU's p-value, but 1 for identical translations, for which it gives 1/(samples + 1)."""
     return 1.0 if p is not None and effect.difference == effect.low == effect.high == 0 else p
 
 
@@ -144,7 +144,7 @@ def _sacrebleu_paired(
 
 
 def _counted_bleu() -> Any:
-    """BLEU as sacreBLEU computes it, for systems that are statistics already."""
+    """SacreBLEU's BLEU, for systems that are given as statistics."""
     from sacrebleu.metrics import BLEU
 
     class CountedBLEU(BLEU):
@@ -177,7 +177,7 @@ def _differences(systems: Mapping[str, Statistics], baseline: Statistics, sample
 
 @contextlib.contextmanager
 def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """Set the seed of sacreBLEU, which takes its seed from the environment alone."""
+    """Set the seed of sacreBLEU, which reads it from the environment."""
     before: Any = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = str(seed)
     try:

@@ -1,6 +1,7 @@
-"""What `lidstone init` reads off a text: its size, whether it is tokenized, its language, a name for the study.
+"""What `lidstone init` finds out about a text: its size, whether it is tokenized, its language, a name for the study.
 
-These are guesses from frequent punctuation and frequent words; they are printed and stand in the recipe, to be changed.
+These are guesses from frequent punctuation and frequent words. They are printed and written into the recipe, where the
+user can change them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Literal
 from lidstone.text.streams import COMPRESSED
 
 Tokenization = Literal["none", "moses", "done"]
-SAMPLE = 20_000  # lines that the guesses look at
+SAMPLE = 20_000  # lines that the guesses are based on
 FREQUENT = {
     "de": "der die und das nicht ist ein eine zu mit",
     "en": "the of and to in is that was for it",
@@ -26,12 +27,12 @@ FREQUENT = {
     "nl": "de het een van en dat niet zijn op voor",
     "pt": "o os que do da em uma não com para",
 }
-"""Ten frequent words of each language that Moses has rules for; a file named text.xx says more."""
+"""Ten frequent words of each language that Moses has rules for; a language code in the file name has priority."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a text seems to be."""
+    """Size of a text, and guesses about it."""
 
     samples: int
     words: int
@@ -42,7 +43,7 @@ class Facts:
 
 
 def examine(lines: Sequence[str], file: str | Path) -> Facts:
-    """Look at the non-empty lines of a text.
+    """Size and guesses from the non-empty lines of a text.
 
     >>> facts = examine(["Das ist nicht der Hund.", "Und die Katze, ist das eine?"], "text.txt")
     >>> facts.tokenization, facts.language
@@ -55,7 +56,7 @@ def examine(lines: Sequence[str], file: str | Path) -> Facts:
 
 
 def guess_tokenization(lines: Iterable[str]) -> tuple[Tokenization, str]:
-    """Whether punctuation stands apart from the words, and how often.
+    """Whether punctuation is separated from words, with the reason.
 
     >>> guess_tokenization(["no , it is n't"]), guess_tokenization(["so it is"])
     (('done', 'punctuation stands apart from words'), ('none', 'it has no punctuation'))

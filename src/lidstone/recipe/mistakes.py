@@ -65,7 +65,7 @@ def _allowed(kind: str, context: dict[str, Any], annotation: Any) -> str:
 
 
 def _metadata(annotation: Any) -> list[Any]:
-    """The bounds that stand in an annotation, however deep: Annotated[...], unions, FieldInfo."""
+    """The bounds in an annotation, at any depth: Annotated[...], unions, FieldInfo."""
     if get_origin(annotation) is Literal:
         return []
     found = list(getattr(annotation, "metadata", ()) or getattr(annotation, "__metadata__", ()))

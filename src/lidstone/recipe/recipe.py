@@ -1,9 +1,9 @@
-"""Recipes: one YAML file that says what is trained on which text, how, and what is compared.
+"""Recipes: one YAML file that describes what is trained on which text, how, and what is compared.
 
     recipe = load_recipe("wikitext2_small", ["training.seed=2", "regularizer.order=3"])
     for name in recipe.method_names: train(recipe.method(name))
 
-A recipe is a file, one of those that come with lidstone, by name, or what a run keeps, by its folder. Unknown keys
+A recipe is read from a file, by the name of one that comes with lidstone, or from the folder of a run. Unknown keys
 and impossible values are `RecipeError`s that name the key, the nearest known name and the allowed range.
 """
 
@@ -29,7 +29,7 @@ from lidstone.recipe.sections import (
     Tokenizer,
     Training,
 )
-from lidstone.recipe.yaml import apply_overrides, laid_over, load_yaml
+from lidstone.recipe.yaml import apply_overrides, load_yaml, with_defaults
 from lidstone.section import Section
 
 __all__ = [
@@ -70,7 +70,7 @@ class Recipe(Section):
     task: Literal["lm", "mt"]
     """lm: language modelling; mt: translation."""
     name: str = "recipe"
-    """What results are filed under."""
+    """The name of the study in reports."""
     corpus: Corpus
     tokenizer: Tokenizer = Tokenizer()
     model: ModelSpec = ModelSpec()
@@ -84,11 +84,11 @@ class Recipe(Section):
 
     @property
     def method_names(self) -> tuple[str, ...]:
-        """The names of what is compared; the one regularizer where there is no list."""
+        """The names of the methods; of the one regularizer if there is no list."""
         return tuple(method.name for method in self.methods) or (self.regularizer.name,)
 
     def method(self, name: str) -> Recipe:
-        """The recipe of one of its methods: that regularizer, and no list of methods.
+        """The recipe that trains one of the methods: with this regularizer, without the list of methods.
 
         >>> make_recipe({"task": "lm", "corpus": {"name": "embedded"}}).method("none").regularizer.kind
         'none'
@@ -100,7 +100,7 @@ class Recipe(Section):
         raise RecipeError(f"the recipe {self.name} has no method {name!r}", hint=hint)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `make_recipe` reads them back."""
+        """Plain values for JSON; the inverse is `make_recipe`."""
         return self.model_dump(mode="json")
 
     @model_validator(mode="before")
@@ -108,12 +108,12 @@ class Recipe(Section):
     def _fill(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        filled = laid_over(_TRANSLATION, values) if values.get("task") == "mt" else dict(values)
+        filled = with_defaults(_TRANSLATION, values) if values.get("task") == "mt" else dict(values)
         shared = filled.get("regularizer")
         shared = {key: shared[key] for key in _SHARED if key in shared} if isinstance(shared, Mapping) else {}
         if isinstance(filled.get("methods"), (list, tuple)):
             filled["methods"] = [
-                laid_over(shared, item) if isinstance(item, Mapping) else item for item in filled["methods"]
+                with_defaults(shared, item) if isinstance(item, Mapping) else item for item in filled["methods"]
             ]
         return filled
 
@@ -136,7 +136,7 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def make_recipe(values: Mapping[str, Any], *, origin: str = "the recipe") -> Recipe:
-    """Check plain values; whatever is wrong is said in one `RecipeError`.
+    """Check plain values; all mistakes are in one `RecipeError`.
 
     >>> make_recipe({"task": "lm", "corpus": {"nam": "wikitext2"}})
     Traceback (most recent call last):
@@ -172,13 +172,11 @@ def _find(source: str | Path) -> Path:
 
 
 def _recorded(path: Path) -> dict[str, Any]:
-    """The recipe that a run was trained with; its paths are as they were then."""
+    """The recipe that a run was trained with; paths are those of that training."""
     try:
         return dict(parse_json(path.read_bytes())["config"])
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise RecipeError(
-            f"{path} is not the record of a run", hint="give a folder that lidstone train made"
-        ) from error
+        raise RecipeError(f"{path} is not the record of a run", hint="pass a folder made by lidstone train") from error
 
 
 def _relative_to(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +202,7 @@ def _join(folder: Path, value: Any) -> Any:
 
 
 def _contradictions(recipe: Recipe) -> list[str]:
-    """What each section allows but the recipe as a whole does not."""
+    """Errors in combinations of values from several sections."""
     corpus, model, block = recipe.corpus, recipe.model, recipe.training.block_length
     names = recipe.method_names
     checks = {

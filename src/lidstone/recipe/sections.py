@@ -1,7 +1,7 @@
 """The sections of a recipe: what may be set, within which range, with what default.
 
 `ModelSpec`, `Training` and `Beam` are defined where they are used, in `training` and `evaluation`; the others here. The
-defaults are the paper's language model; `recipe/recipe.py` lays the translation defaults over them.
+defaults are those of the paper's language model; `recipe/recipe.py` has those for translation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Files(Section):
 
 
 class Corpus(Section):
-    """Which text, and how it is cleaned before tokenization."""
+    """The text, and how it is cleaned before tokenization."""
 
     LATER = frozenset({"distinct"})
 
@@ -64,7 +64,7 @@ class Corpus(Section):
     valid_every: Annotated[int, Field(ge=2)] | None = None
     """Without validation files: every n-th cleaned training line (fairseq's IWSLT script: 23)."""
     limit: Positive | None = None
-    """Keep the first so many training samples."""
+    """Keep only this many training samples, the first ones."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Keep this share of the training samples, evenly spread."""
     lowercase: bool = False
@@ -80,7 +80,7 @@ class Corpus(Section):
     max_ratio: Annotated[float, Field(ge=1)] | None = None
     """Drop training pairs whose lengths differ by more than this factor (fairseq's scripts: 1.5)."""
     distinct: bool = False
-    """Keep each cleaned sample once: repeats go, and training samples that are also in validation or test."""
+    """Keep each cleaned sample once: drop repeats, and training samples that are also in validation or test."""
 
 
 class Tokenizer(Section):
@@ -127,7 +127,7 @@ Baseline = Literal[
 
 
 class Regularizer(Section):
-    """What is added to the cross-entropy: a smoother turned regularizer, or a baseline one would use instead."""
+    """What is added to the cross-entropy: a smoother as regularizer, or a baseline."""
 
     LATER = frozenset({"noise", "folds"})
 
@@ -160,7 +160,7 @@ class Regularizer(Section):
 
     @property
     def strengths(self) -> tuple[float, float]:
-        """(gamma_plus, gamma_minus), whichever way they were given."""
+        """(gamma_plus, gamma_minus), also if given as gamma."""
         plus = self.gamma if self.gamma_plus is None else self.gamma_plus
         minus = self.gamma if self.gamma_minus is None else self.gamma_minus
         return plus or 0.0, minus or 0.0
@@ -204,9 +204,9 @@ class Evaluation(Beam):
     LATER = frozenset({"ngram_orders"})
 
     metric: Metric = "perplexity"
-    """What early stopping and model choice look at, on the validation text."""
+    """The validation metric for early stopping and the choice of settings."""
     valid_limit: Positive | None = None
-    """Early stopping looks at the first so many validation sentences only; null: at all."""
+    """Use only the first so many validation sentences for early stopping; null: all."""
     ngram_orders: tuple[Annotated[int, Field(ge=1, le=8)], ...] = (2, 3, 4, 5)
     """Language models: n-gram models of the training text to score beside the network; empty: none."""
 

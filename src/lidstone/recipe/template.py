@@ -1,4 +1,4 @@
-"""`lidstone init`: look at a user's own text and write a commented recipe to start from.
+"""`lidstone init`: write a commented recipe for a user's own text.
 
 The methods are those that docs/regularizer.md recommends; names, language and tokenization come from `recipe/guess.py`.
 """
@@ -22,7 +22,7 @@ from lidstone.text.corpora import aligned, read_lines
 
 @dataclass(frozen=True)
 class Size:
-    """A network that suits an amount of text, and the training that suits the network."""
+    """The sizes of network and training for an amount of text."""
 
     words: float
     """Up to so many words of training text."""
@@ -45,7 +45,7 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Choices:
-    """What a recipe is made from."""
+    """The choices that a recipe is written from."""
 
     task: str
     name: str
@@ -56,7 +56,7 @@ class Choices:
 
     @property
     def tokenization(self) -> str:
-        """As a recipe says it: for a language model, tokenized text is left as it is; a translation is detokenized."""
+        """The recipe's value: language models leave tokenized text as it is; translations are detokenized."""
         guessed = self.facts[-1].tokenization
         if self.task == "mt":
             return "moses" if guessed == "none" else guessed
@@ -87,9 +87,9 @@ def write_recipe(
 
 
 def choose(task: str, files: Sequence[str], *, name: str | None = None) -> Choices:
-    """Read the text and choose what suits it; for `mt` the two files are source and target."""
+    """Read the text and choose sizes and settings; for `mt` the two files are source and target."""
     if task not in ("lm", "mt"):
-        raise RecipeError(f"there is no task {task!r}", hint="give lm or mt")
+        raise RecipeError(f"there is no task {task!r}", hint="use lm or mt")
     sides = _read(task, files)
     facts = tuple(examine(lines, file) for lines, file in sides)
     size = next(size for size in SIZES if facts[-1].words <= size.words)
@@ -106,7 +106,7 @@ def recipe_text(choices: Choices, *, folder: Path | None = None) -> str:
 
 
 def _read(task: str, files: Sequence[str]) -> list[tuple[list[str], str]]:
-    """The non-empty lines of each side, with a file of it; files that cannot be used are refused now, not later."""
+    """The non-empty lines of each side, with one of its files; files that cannot be used are an error."""
     if task == "mt" and len(files) != 2:
         raise RecipeError(f"translation needs two files, not {len(files)}", hint="give SOURCE and TARGET")
     if not files:
@@ -118,7 +118,7 @@ def _read(task: str, files: Sequence[str]) -> list[tuple[list[str], str]]:
     else:
         sides = [([line for text in texts for line in text if line.strip()], files[0])]
     if not sides[-1][0]:
-        raise DataError(f"{files[-1]} has no text", hint="give a file with one sentence a line")
+        raise DataError(f"{files[-1]} has no text", hint="use a file with one sentence per line")
     return sides
 
 

@@ -1,4 +1,4 @@
-"""Reading recipe files: YAML with numbers as people write them, without repeated keys, with overrides."""
+"""Reading recipe files: YAML with numbers such as 5e-4, without repeated keys, with overrides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from lidstone.errors import RecipeError
 
 MOST_VALUES = 100_000
-"""More than any recipe needs; aliases could otherwise make gigabytes out of a few lines."""
+"""Limit on the number of values; a few lines of aliases could otherwise expand to gigabytes."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -42,7 +42,7 @@ _Loader.add_implicit_resolver(
 
 
 def parse_yaml(text: str, origin: str = "the recipe") -> Any:
-    """Read YAML; errors name `origin` and the line. The result holds what JSON can hold, and nothing else.
+    """Read YAML; errors name `origin` and the line. The result has only values that JSON can represent.
 
     >>> parse_yaml("{rate: 5e-4}")
     {'rate': 0.0005}
@@ -54,7 +54,7 @@ def parse_yaml(text: str, origin: str = "the recipe") -> Any:
         raise RecipeError(f"{origin} is nested too deeply", hint="a recipe has sections, keys and lists") from None
     except _BAD_YAML as error:
         reason = " ".join(str(error).split())[:300]
-        raise RecipeError(f"{origin} is not valid YAML: {reason}", hint="mind colons and indentation") from error
+        raise RecipeError(f"{origin} is not valid YAML: {reason}", hint="check colons and indentation") from error
     return value
 
 
@@ -63,7 +63,7 @@ _BAD_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError,
 
 
 def _check(value: Any, sizes: dict[int, int]) -> int:
-    """How many values it holds, aliases counted as often as they stand; refuses what JSON cannot hold."""
+    """The number of values, aliases counted at each use; values that JSON cannot represent are an error."""
     if isinstance(value, str):
         value.encode()  # a lone surrogate is a ValueError
     elif isinstance(value, int) and abs(value) >= 2**63:
@@ -73,10 +73,10 @@ def _check(value: Any, sizes: dict[int, int]) -> int:
     if not isinstance(value, (list, dict)):
         return 1
     if id(value) not in sizes:
-        sizes[id(value)] = MOST_VALUES + 1  # until it is known: a list that holds itself never ends
+        sizes[id(value)] = MOST_VALUES + 1  # until it is known: a list that contains itself has no end
         sizes[id(value)] = 1 + sum(_check(item, sizes) for item in _items(value))
     if sizes[id(value)] > MOST_VALUES:
-        raise ValueError(f"it holds more than {MOST_VALUES:,} values")
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
     return sizes[id(value)]
 
 
@@ -90,7 +90,7 @@ def _items(value: list[Any] | dict[Any, Any]) -> list[Any]:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Read a file that holds one mapping."""
+    """Read a file that consists of one mapping."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -102,7 +102,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Set dotted keys; items of a list go by number or by their name.
+    """Set dotted keys; items of a list are addressed by number or by name.
 
     >>> apply_overrides({"methods": [{"name": "katz", "gamma": 1}]}, ["methods.katz.gamma=0.5", "training.seed=3"])
     {'methods': [{'name': 'katz', 'gamma': 0.5}], 'training': {'seed': 3}}
@@ -116,16 +116,16 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
     return changed
 
 
-def laid_over(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values`, with `defaults` wherever they say nothing, section by section.
+def with_defaults(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values`, with `defaults` for keys that they do not have, section by section.
 
-    >>> laid_over({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
+    >>> with_defaults({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
     {'a': {'b': 1, 'c': 3}}
     """
     merged: dict[str, Any] = {**deepcopy(dict(defaults)), **values}
     for key in defaults.keys() & values.keys():
         if isinstance(defaults[key], Mapping) and isinstance(values[key], Mapping):
-            merged[key] = laid_over(defaults[key], values[key])
+            merged[key] = with_defaults(defaults[key], values[key])
     return merged
 
 
@@ -151,7 +151,7 @@ def _step(tree: Any, key: str, override: str) -> Any:
 
 
 def _names(item: dict[str, Any]) -> tuple[Any, ...]:
-    """What a method is called: by its name, its smoother or its kind."""
+    """The names that address a method: its name, its smoother or its kind."""
     return item.get("name"), item.get("smoother"), str(item.get("kind")).replace("_", "-")
 
 

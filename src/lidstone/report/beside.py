@@ -23,7 +23,7 @@ class NgramAlone:
     """differs from `low` where the runs were trained on different text"""
     orders: tuple[int, ...]
     scored: int
-    """how many of the runs keep these scores"""
+    """how many of the runs have these scores"""
     runs: int
 
     @property
@@ -33,7 +33,7 @@ class NgramAlone:
 
 
 def ngram_alone(runs: Sequence[Run], metric: Metric) -> NgramAlone | None:
-    """The n-gram model of these runs; None where none of them keeps one."""
+    """The n-gram model of these runs; None if no run has its scores."""
     values = [run.beside("ngram", metric.key) for run in runs]
     kept = [value for value in values if math.isfinite(value)]
     if not kept:
@@ -43,7 +43,7 @@ def ngram_alone(runs: Sequence[Run], metric: Metric) -> NgramAlone | None:
 
 
 def mixed_score(runs: Sequence[Run], metric: Metric) -> tuple[float, float]:
-    """Mean and standard error of the mixture over those runs that keep it; not a number where none does."""
+    """Mean and standard error of the mixture over the runs that have it; not a number if none does."""
     values = [run.beside("mixture", metric.key) for run in runs]
     kept = [value for value in values if math.isfinite(value)]
     if not kept:
@@ -53,7 +53,7 @@ def mixed_score(runs: Sequence[Run], metric: Metric) -> tuple[float, float]:
 
 
 def describe(ngram: NgramAlone | None, values: Sequence[float], metric: Metric, task: str) -> str:
-    """What the n-gram model means for the networks of a table, in words; nothing for translation.
+    """A sentence that compares the n-gram model with the networks of a table; empty for translation.
 
     >>> from lidstone.report.methods import METRICS
     >>> describe(NgramAlone(106.0, 106.0, (4,), 2, 2), [135.0, 123.8], METRICS["perplexity"], "lm")[:88]

@@ -1,6 +1,6 @@
-"""The figures of the page as SVG, drawn here so that they show without scripts, in print and when saved.
+"""The figures of the page as SVG, so that they work without scripts, in print and in a saved page.
 
-Colours come from the style sheet through classes `c0`, `c1`, ... and `h0` to `h10`, so that light and dark differ.
+The style sheet defines the colours, by the classes `c0`, `c1`, ... and `h0` to `h10`, for the light and the dark theme.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lidstone.report.markup import Markup, join, tag
 from lidstone.report.methods import Metric
 from lidstone.report.render import number
 from lidstone.report.scales import Scale, padded, tick_text
-from lidstone.report.series import CostPoint, Curve, HeatMap, look, settled_values
+from lidstone.report.series import CostPoint, Curve, HeatMap, settled_values, style_of
 from lidstone.report.table import Row
 
 WIDTH, HEIGHT = 760, 400
@@ -88,7 +88,7 @@ def heat_chart(heat_map: HeatMap, metric: Metric) -> Markup:
 
 def forest_strip(row: Row, scale: Scale, baseline: float | None, style: int) -> Markup:
     """The seeds of a row as dots, mean and standard error as a bar, the baseline's mean as a line."""
-    middle, colour = 14.0, look(style)[0]
+    middle, colour = 14.0, style_of(style)[0]
     finite = [v for v in row.values if math.isfinite(v)]
     line = tag("path", d=f"M{scale(baseline):.1f} 0V28", class_="reference") if baseline is not None else None
     dots = [tag("circle", cx=scale(v), cy=middle, r=3, class_="seed") for v in finite]
@@ -110,7 +110,7 @@ def forest_axis(scale: Scale) -> Markup:
 
 def swatch(style: int) -> Markup:
     """A short piece of a line, for a legend."""
-    colour, dash, marker = look(style)
+    colour, dash, marker = style_of(style)
     line = tag("path", d="M1 8H33", class_="line", stroke_dasharray=dash or None)
     mark = tag("path", d=SHAPES[marker], transform="translate(17 8)", class_="mark")
     return tag("svg", line, mark, viewBox="0 0 34 16", class_=f"swatch c{colour}", aria_hidden="true")
@@ -139,7 +139,7 @@ def axes(x: Scale, y: Scale, x_name: str, y_name: str) -> Markup:
 
 
 def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
-    colour, dash, marker = look(curve.style)
+    colour, dash, marker = style_of(curve.style)
     places = [x(step) for step in curve.x]
     upper = [f"{a:.1f} {y(v):.1f}" for a, v in zip(places, curve.high, strict=True)]
     lower = [f"{a:.1f} {y(v):.1f}" for a, v in zip(places, curve.low, strict=True)]
@@ -158,7 +158,7 @@ def _curve(curve: Curve, x: Scale, y: Scale) -> Markup:
 
 
 def _cost(point: CostPoint, x: Scale, y: Scale) -> Markup:
-    colour, _, marker = look(point.style)
+    colour, _, marker = style_of(point.style)
     at, up, down = x(point.seconds), y(point.score + point.error), y(point.score - point.error)
     right = at > WIDTH - 170
     return tag(

@@ -1,6 +1,6 @@
 """Which comparisons a report shows: every method against the baselines, over seeds and over sentences.
 
-The tests are `evaluation`'s, the methods are `report`'s; here the one is put to the other, as the paper does it:
+The tests are in `evaluation`, the methods in `report`; this module applies the tests to the methods, as in the paper:
 
     seeds       rank-sum over the seeds of each method, against the unregularized baseline
     best-seed   paired permutation over sentence log-likelihoods (lm) or sacreBLEU's paired bootstrap (mt), of the
@@ -51,7 +51,7 @@ class CompareRuns:
         """Rank-sum of each method's seeds against the baseline's; diverged seeds are left out, with a warning."""
         scores = {m.key: _finite(m.chosen.values("test", report.metric)) for m in report.methods}
         answers = [
-            _warned(rank_sum(values, scores[baseline][0], exact=self.exact, names=(key, baseline)), lost)
+            _with_warning(rank_sum(values, scores[baseline][0], exact=self.exact, names=(key, baseline)), lost)
             for key, (values, lost) in scores.items()
             if key != baseline and values and scores[baseline][0]
         ]
@@ -62,11 +62,11 @@ class CompareRuns:
         """Paired test of each method's best seed against the baseline's; higher scores are better here."""
         wanted = [m for m in report.methods if m.key == baseline or m.key != leave_out]
         best = {m.key: m.chosen.best_run(report.metric) for m in wanted}
-        untested = {key: error for key, run in best.items() if (error := _why_not(run)) is not None}
+        untested = {key: error for key, run in best.items() if (error := _sentence_error(run)) is not None}
         if baseline in untested:
-            return [_untested(key, baseline, untested[baseline]) for key in best if key != baseline]
+            return [_without_test(key, baseline, untested[baseline]) for key in best if key != baseline]
         tested = {key: run for key, run in best.items() if key not in untested}
-        missing = [_untested(key, baseline, error) for key, error in untested.items()]
+        missing = [_without_test(key, baseline, error) for key, error in untested.items()]
         return [*self.paired(tested, baseline), *missing]
 
     def paired(self, runs: Mapping[str, Run], baseline: str) -> list[dict[str, Any]]:
@@ -77,14 +77,14 @@ class CompareRuns:
         return [_plain(answer, "best-seed", unit) for answer in self._corrected(answers)]
 
     def _permutation(self, best: Mapping[str, Run], baseline: str) -> list[Comparison]:
-        scores = {key: [-nll for nll in _kept(run, "nll")] for key, run in best.items()}
+        scores = {key: [-nll for nll in _sentence_scores(run, "nll")] for key, run in best.items()}
         base = scores.pop(baseline)
         return paired_permutations(scores, base, permutations=self.permutations, seed=self.seed, name=baseline)
 
     def _bootstrap(self, best: Mapping[str, Run], baseline: str) -> list[Comparison]:
         from lidstone.evaluation.translation import SACREBLEU_SEED, paired_bootstrap_counted
 
-        counted = {key: _kept(run, "bleu_statistics") for key, run in best.items()}
+        counted = {key: _sentence_scores(run, "bleu_statistics") for key, run in best.items()}
         seed = self.seed if self.seed > 1 else SACREBLEU_SEED
         base = counted.pop(baseline)
         return paired_bootstrap_counted(counted, base, samples=self.samples, seed=seed, name=baseline)
@@ -98,7 +98,7 @@ compare_runs: Callable[[Report], list[dict[str, Any]]] = CompareRuns()
 
 
 def _plain(answer: Comparison, scope: str, unit: str, sign: int = 1) -> dict[str, Any]:
-    """A comparison as plain values; its effect is turned so that a positive difference means the system is better."""
+    """A comparison as plain values; the sign of its effect is such that positive means the system is better."""
     effect = answer.effect if sign > 0 else answer.effect.reversed()
     difference = effect.difference
     direction = "better" if difference > 0 else "worse" if difference < 0 else "equal"
@@ -106,14 +106,14 @@ def _plain(answer: Comparison, scope: str, unit: str, sign: int = 1) -> dict[str
     return oriented | {"scope": scope, "unit": unit, "direction": direction, "better": difference > 0}
 
 
-def _untested(system: str, baseline: str, error: LidstoneError) -> dict[str, Any]:
+def _without_test(system: str, baseline: str, error: LidstoneError) -> dict[str, Any]:
     warning = f"no p-value for the best seed of {system} against {baseline}: {error.message}"
     return {"scope": "best-seed", "system": system, "baseline": baseline, "test": "none", "p_value": None,
             "adjusted_p": None, "better": False, "direction": None, "unit": "",
             "effect": None, "signature": "", "warnings": [warning]}  # fmt: skip
 
 
-def _warned(answer: Comparison, lost: int) -> Comparison:
+def _with_warning(answer: Comparison, lost: int) -> Comparison:
     note = f"{lost} diverged seed{'s' if lost > 1 else ''} of {answer.system} left out of the rank-sum test"
     return replace(answer, warnings=(*answer.warnings, note)) if lost else answer
 
@@ -123,16 +123,16 @@ def _finite(values: Sequence[float]) -> tuple[list[float], int]:
     return kept, len(values) - len(kept)
 
 
-def _why_not(run: Run) -> LidstoneError | None:
-    """What keeps a run out of paired tests: sentences that were not kept or cannot be read."""
+def _sentence_error(run: Run) -> LidstoneError | None:
+    """Why a run cannot be in paired tests: its sentence scores were not stored or cannot be read."""
     try:
-        _kept(run, "nll" if run.task == "lm" else "bleu_statistics")
+        _sentence_scores(run, "nll" if run.task == "lm" else "bleu_statistics")
     except LidstoneError as error:
         return error
     return None
 
 
-def _kept(run: Run, what: str) -> list[Any]:
+def _sentence_scores(run: Run, what: str) -> list[Any]:
     values = run.sentences().get(what)
     if not isinstance(values, list):
         raise LidstoneError(f"{run.sentences_file} has no {what}")

@@ -1,4 +1,4 @@
-"""The explorer's data, checked and cut to size: p, p~, p+ and p- of the words after a history, for each smoother."""
+"""The explorer's data, checked and shortened: p, p~, p+ and p- of the words after a history, for each smoother."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = ("p", "smoothed", "plus", "minus")
 
 
 def explorer_data(explorer: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The compact form that the page carries: words as `[word, p, smoothed, plus, minus]`; None when there is nothing.
+    """The compact form in the page: words as `[word, p, smoothed, plus, minus]`; None when there are no data.
 
     >>> words = [{"word": "the", "p": 0.5, "smoothed": 0.4, "plus": 0.0, "minus": 1.0}]
     >>> made = {"histories": [{"history": ["of"], "count": 2, "smoothers": {"katz": {"z": 0.1, "words": words}}}]}
@@ -26,7 +26,7 @@ def explorer_data(explorer: Mapping[str, Any] | None) -> dict[str, Any] | None:
     try:
         histories = [_history(entry) for entry in explorer["histories"][:MOST_HISTORIES]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileFormatError(f"explorer.json is damaged: {error!r}", hint="make it again or move it away") from error
+        raise FileFormatError(f"explorer.json is damaged: {error!r}", hint="write it again, or remove it") from error
     names = dict.fromkeys(name for history in histories for name in history["smoothers"])
     return {"names": {name: LONG.get(name, name) for name in names}, "histories": histories}
 

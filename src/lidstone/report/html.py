@@ -1,7 +1,7 @@
-"""The page: one file with everything in it, which asks the network for nothing and shows user's text as text.
+"""The page: one self-contained file that loads nothing from the network and shows the user's strings as text.
 
-Escaping is `markup`'s; beyond it a content security policy allows only the one script and the one style sheet whose
-hashes it names, so that not even a slip in the escaping could run or load anything.
+`markup` escapes. In addition a content security policy allows only the one script and the one style sheet whose
+hashes it lists, so that even an error in the escaping could not run or load anything.
 """
 
 from __future__ import annotations
@@ -88,5 +88,5 @@ def _digest(text: str) -> str:
 def _asset(name: str) -> Markup:
     text = resources.files("lidstone.report").joinpath("assets", name).read_text(encoding="utf-8")
     if "</" in text:
-        raise AssertionError(f"{name} must not hold '</': it would end its element")
+        raise AssertionError(f"{name} must not contain '</': it would end its element")
     return join([Markup(text)])

@@ -1,6 +1,6 @@
-r"""How methods and hyper-parameters are called, in plain text and in LaTeX, as the paper's tables call them.
+r"""The names of methods and hyper-parameters in plain text and in LaTeX, as in the paper's tables.
 
-A `Label` is a name and its hyper-parameters; the renderers ask it for text or for LaTeX and escape nothing themselves.
+A `Label` is a name and its hyper-parameters, as escaped text or LaTeX; the renderers do not escape it again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SYMBOLS = {
     "empirical": "",
     "schedule": "",
 }
-"""What stands before a value; values that speak for themselves have nothing before them."""
+"""The symbol before a value; empty for values that need none."""
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "|": r"$|$",
@@ -71,7 +71,7 @@ class Label:
 
     name: str
     parameters: tuple[tuple[str, str], ...] = ()
-    """Pairs of symbol and value, ready to print."""
+    """Pairs of symbol and value."""
 
     @property
     def short(self) -> str:
@@ -113,7 +113,7 @@ class Label:
 
 
 def latex_escape(text: str) -> str:
-    r"""Text that LaTeX prints as it stands, our own symbols in math mode.
+    r"""Text escaped for LaTeX, with our own symbols in math mode.
 
     >>> print(latex_escape("50% of a_b & γ₊"))
     50\% of a\_b \& $\gamma_{+}$
@@ -123,7 +123,7 @@ def latex_escape(text: str) -> str:
 
 
 def _joined(latex: str) -> str:
-    r"""Neighbouring formulas as one; a dollar sign that is printed, `\$`, opens none."""
+    r"""Join neighbouring formulas to one; an escaped dollar sign, `\$`, is not the start of a formula."""
     return re.sub(r"(?<!\\)\$\$", "", latex)
 
 
@@ -149,7 +149,7 @@ def parameter_pairs(method: Mapping[str, Any], shown: tuple[str, ...] = ()) -> t
 
 
 def number(value: Any) -> str:
-    """A hyper-parameter as short as it can be told.
+    """A hyper-parameter in the shortest form.
 
     >>> number(0.05), number(5), number(True), number("uniform"), number({"kind": "linear", "final": 0.5})
     ('0.05', '5', 'yes', 'uniform', 'kind linear final 0.5')

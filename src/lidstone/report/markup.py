@@ -1,4 +1,4 @@
-"""HTML and SVG that are escaped by construction: whatever is not `Markup` already is text and is escaped."""
+"""HTML and SVG that are escaped by construction: everything that is not `Markup` is escaped."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ VOID = frozenset({"meta", "link", "br", "hr", "input"})
 
 
 class Markup(str):
-    """A piece of HTML that was put together here; only such pieces go into a page unescaped."""
+    """A piece of HTML made by this module; only such pieces are put into a page unescaped."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
-    """An element. Trailing underscores fall off names, others become hyphens; None and False leave an attribute out.
+    """An element. A trailing `_` of a name is removed, others become hyphens; None and False omit an attribute.
 
     >>> tag("p", "1 < 2", tag("b", "yes"), class_="x", aria_label='a "b"')
     '<p class="x" aria-label="a &quot;b&quot;">1 &lt; 2<b>yes</b></p>'
@@ -27,12 +27,12 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
 
 
 def join(pieces: Iterable[Any]) -> Markup:
-    """Pieces in a row, text escaped, None left out."""
+    """Concatenate pieces, text escaped, None left out."""
     return Markup("".join(_escaped(piece) for piece in pieces if piece is not None))
 
 
 def script_json(value: Any) -> Markup:
-    r"""JSON that may stand inside a script element: no character in it can end the element or a line of script.
+    r"""JSON for use inside a script element: no character in it can end the element or a line of script.
 
     >>> script_json({"a": "</script>"})
     '{"a":"\\u003c/script\\u003e"}'

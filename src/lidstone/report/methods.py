@@ -1,10 +1,10 @@
-"""From runs to methods: which runs are seeds of one setting, and which setting speaks for its method.
+"""From runs to methods: which runs are seeds of one setting, and which setting represents its method.
 
     setting   everything but the seed agrees
     method    name, n-gram order, form, empirical and schedule agree; the strengths and own parameters were searched
 
-A method is told by the setting with the most seeds, and among those by the one that is best on validation; the test
-set decides nothing.
+A method is represented by the setting with the most seeds, and among those by the one that is best on validation; the
+test set is not used for this choice.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from lidstone.report.labels import Label, number, parameter_pairs
 from lidstone.report.runs import Run, setting_of
 
 VARIANTS = ("order", "form", "empirical", "schedule")
-"""What makes two methods of one name, shown whenever it varies."""
+"""Keys that separate methods of one name; shown in labels when they vary."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What is measured, and which way is better."""
+    """A metric, and whether lower or higher is better."""
 
     key: str
     name: str
     lower_is_better: bool
 
     def better(self, a: float, b: float) -> bool:
-        """Whether `a` beats `b`; anything beats what is not a number."""
+        """Whether `a` is better than `b`; every number is better than NaN."""
         if not math.isfinite(a) or not math.isfinite(b):
             return math.isfinite(a)
         return a < b if self.lower_is_better else a > b
@@ -69,12 +69,12 @@ OWN = {"lm": "perplexity", "mt": "bleu"}
 
 @dataclass(frozen=True)
 class Setting:
-    """Seeds of one and the same setting."""
+    """The seeds of one setting."""
 
     runs: tuple[Run, ...]
 
     def values(self, split: str, metric: Metric) -> list[float]:
-        """The metric of each seed; validation falls back on the loss where the metric was not kept."""
+        """The metric of each seed; for validation the loss, if the run does not have the metric."""
         values = [run.value(split, metric.key) for run in self.runs]
         if split == "valid" and not any(map(math.isfinite, values)) and metric.lower_is_better:
             return [run.value(split, "loss") for run in self.runs]
@@ -113,14 +113,14 @@ def metric_for(runs: Sequence[Run], name: str | None = None) -> Metric:
     """The metric asked for, or the one of the task: perplexity for `lm`, BLEU for `mt`."""
     key = name or OWN[runs[0].task]
     if key not in METRICS:
-        raise InputError(f"there is no metric {key!r}", hint=f"known are {', '.join(METRICS)}")
+        raise InputError(f"there is no metric {key!r}", hint=f"use one of {', '.join(METRICS)}")
     if not any(math.isfinite(run.value("test", key)) for run in runs):
         raise InputError(f"none of the {len(runs)} runs has the metric {key!r} on its test set")
     return METRICS[key]
 
 
 def judge_of(runs: Sequence[Run], metric: Metric) -> Metric:
-    """What settings are chosen by on validation: the metric; where it was not kept, the task's own instead."""
+    """The metric that chooses settings on validation: the report's; the task's own, if runs do not have it."""
     kept = metric.lower_is_better or any(math.isfinite(run.value("valid", metric.key)) for run in runs)
     return metric if kept else METRICS[OWN[runs[0].task]]
 
@@ -152,7 +152,7 @@ def _label(chosen: Setting, settings: Sequence[Setting], varying: tuple[str, ...
 
 
 def _recipe_pairs(chosen: Setting, settings: Sequence[Setting]) -> tuple[tuple[str, str], ...]:
-    """What else of the recipe was varied while the method itself stayed as it is, such as a learning rate."""
+    """Keys of the recipe outside the method that vary between its settings, such as the learning rate."""
     same = [s.runs[0] for s in settings if s.runs[0].method == chosen.runs[0].method]
     recipes = [_flat(json.loads(setting_of(run))[2]) for run in same]
     mine = _flat(json.loads(setting_of(chosen.runs[0]))[2])

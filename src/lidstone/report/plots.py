@@ -14,7 +14,16 @@ from lidstone.files import atomic_write
 from lidstone.report.labels import number as brief
 from lidstone.report.render import number
 from lidstone.report.scales import Scale, padded, tick_text
-from lidstone.report.series import PALETTE, HeatMap, cost_points, curve_field, curves, heat_maps, look, settled_values
+from lidstone.report.series import (
+    PALETTE,
+    HeatMap,
+    cost_points,
+    curve_field,
+    curves,
+    heat_maps,
+    settled_values,
+    style_of,
+)
 
 if TYPE_CHECKING:
     from lidstone.report.report import Report
@@ -26,7 +35,7 @@ STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "
 
 
 def write_plots(report: Report, folder: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write every figure that the runs allow; the same runs give the same files."""
+    """Write every figure that the runs have data for; the same runs give the same files."""
     from matplotlib import rc_context
 
     _make_folder(folder)
@@ -51,7 +60,7 @@ def _figures(report: Report) -> Iterator[tuple[str, Any]]:
 
 
 def file_name(text: str) -> str:
-    """A method's key as a harmless piece of a file name.
+    """A method's key as a safe part of a file name.
 
     >>> file_name("katz form=exact"), file_name("../../x")
     ('katz-form-exact', 'x')
@@ -83,7 +92,7 @@ def _curves(report: Report, field: str) -> Any | None:
         return None
     figure, axes = _new(7.6, 3.4)
     for line in lines:
-        colour, dash, marker = look(line.style)
+        colour, dash, marker = style_of(line.style)
         axes.plot(line.x, line.mean, color=PALETTE[colour], linestyle=_dash(dash), label=_shortened(line.label.text()),
                   marker=MARKS[marker], markevery=max(1, len(line.x) // 7), markersize=4)  # fmt: skip
         axes.fill_between(line.x, line.low, line.high, color=PALETTE[colour], alpha=0.15, linewidth=0)
@@ -124,7 +133,7 @@ def _heat(report: Report, heat: HeatMap) -> Any:
 def _cost(report: Report) -> Any:
     figure, axes = _new(5.2, 3.4)
     for point in cost_points(report):
-        colour, _, marker = look(point.style)
+        colour, _, marker = style_of(point.style)
         axes.errorbar(
             point.seconds, point.score, yerr=point.error, color=PALETTE[colour], marker=MARKS[marker], capsize=3
         )
@@ -163,5 +172,5 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LidstoneError(
-            f"cannot make the folder {folder}: {error.strerror}", hint="choose another folder"
+            f"cannot create the folder {folder}: {error.strerror}", hint="choose another folder"
         ) from error

@@ -76,7 +76,7 @@ def to_csv(tables: Sequence[Table]) -> str:
 
 
 def to_dict(tables: Sequence[Table], **more: Any) -> dict[str, Any]:
-    """Rows, captions and whatever else is handed in, as values that JSON can say."""
+    """Rows, captions and `more` as values that JSON can represent."""
     plain = [{"kind": table.kind, "caption": table.caption, "rows": table.records()} for table in tables]
     return dict(jsonable({"schema": 1, **more, "tables": plain}))
 
@@ -87,7 +87,7 @@ def to_json(value: Any) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """The value with what JSON cannot say (not a number, tuples) put into what it can.
+    """The value with tuples as lists, and None for NaN and infinity, for strict JSON.
 
     >>> jsonable({"a": (1.0, float("nan"))})
     {'a': [1.0, None]}
@@ -100,7 +100,7 @@ def jsonable(value: Any) -> Any:
 
 
 def markdown_escape(text: str) -> str:
-    r"""Text that Markdown shows as it stands.
+    r"""Text escaped for Markdown.
 
     >>> print(markdown_escape("a|b *c* <script>"))
     a\|b \*c\* &lt;script&gt;
@@ -110,7 +110,7 @@ def markdown_escape(text: str) -> str:
 
 
 def csv_safe(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula.
+    """A cell that spreadsheets do not interpret as a formula.
 
     >>> csv_safe("=1+1"), csv_safe(-1.5), csv_safe("katz")
     ("'=1+1", -1.5, 'katz')
@@ -132,7 +132,7 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def signed(value: float) -> str:
-    """A difference, with a real minus sign.
+    """A difference with its sign; minus is U+2212.
 
     >>> signed(-9.694), signed(0.5)
     ('−9.69', '+0.50')
@@ -141,7 +141,7 @@ def signed(value: float) -> str:
 
 
 def p_text(p: float | None) -> str:
-    """A p-value for people.
+    """A p-value as text.
 
     >>> p_text(0.0312), p_text(0.00001), p_text(None)
     ('p = 0.031', 'p < 0.001', 'no p-value')
@@ -152,7 +152,7 @@ def p_text(p: float | None) -> str:
 
 
 def direction_text(comparison: Mapping[str, Any]) -> str:
-    """Which way a difference goes, before the name of what it is compared with.
+    """The direction of a difference, to be followed by the name of the baseline.
 
     >>> direction_text({"direction": "worse"}), direction_text({"direction": None})
     ('worse than', 'against')
@@ -168,7 +168,7 @@ def score_heads(table: Table) -> list[str]:
 
 
 def mixed_cell(table: Table, row: Row) -> list[str]:
-    """The score of the mixture; no cell in a table that has no such column."""
+    """The cell with the score of the mixture; no cell if the table has no such column."""
     if not table.ngram:
         return []
     if not math.isfinite(row.mixed):

@@ -1,7 +1,7 @@
 """`Report`: runs in, tables, plots and pages out.
 
-It makes no test of significance itself. Comparisons are handed in as plain dictionaries, or made by a function that
-is handed in: `Report.from_runs("runs", compare=compare_runs)`.
+It makes no test of significance itself. Comparisons are passed as plain dictionaries, or made by a function that
+is passed: `Report.from_runs("runs", compare=compare_runs)`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Compare = Callable[["Report"], Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Report:
-    """The runs of one test set and vocabulary, with all that can be said of them."""
+    """The runs of one test set and vocabulary, as tables, comparisons, figures and a page."""
 
     runs: tuple[Run, ...]
     metric: Metric
@@ -38,7 +38,7 @@ class Report:
 
     @classmethod
     def from_runs(cls, source: Source, *, skip_damaged: bool = False, **options: Any) -> Report:
-        """A report of runs that may stand in one table, from folders, files or `Run` values.
+        """A report of comparable runs, from folders, files or `Run` values.
 
         Options: `metric`, `baseline`, `second`, `comparisons`, `compare` (a function of the report), `title`.
         """
@@ -76,10 +76,10 @@ class Report:
         return find_methods(self.runs, self.metric)
 
     def method(self, key: str) -> Method:
-        """The method of that key, or of that name when there is one."""
+        """The method with this key, or with this name if only one has it."""
         found = [m for m in self.methods if m.key == key] or [m for m in self.methods if m.name == key]
         if not found:
-            raise InputError(f"there is no method {key!r}", hint="there are " + ", ".join(m.key for m in self.methods))
+            raise InputError(f"there is no method {key!r}", hint="use one of " + ", ".join(m.key for m in self.methods))
         return min(found, key=lambda m: m.chosen.place(self.metric))
 
     @cached_property
@@ -96,7 +96,7 @@ class Report:
         corpus = (signature.get("corpus") or {}).get("name", "an unnamed corpus")
         size = signature.get("test_sentences")
         facts = [f"{size:,} sentences"] if isinstance(size, int) else []
-        if self.metric == metric_for(self.runs):  # the signature speaks of the task's own metric
+        if self.metric == metric_for(self.runs):  # the signature is that of the task's own metric
             facts.append(str(signature.get("metric", self.metric.key)))
         return f"the test set of {corpus}" + (f" ({', '.join(facts)})" if facts else "")
 
@@ -119,7 +119,7 @@ class Report:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know: runs left out, tests that could not reach their level."""
+        """Notes for the reader: runs left out, tests that could not reach their level."""
         from_tests = (w for c in self.comparisons for w in c.get("warnings") or ())
         missing = () if self.baselines[0] else (f"There is no baseline {self.baseline_name!r}, so no daggers.",)
         return tuple(dict.fromkeys([*missing, *self.notes, *from_tests]))
@@ -137,7 +137,7 @@ class Report:
         return "\n".join(map(render.to_latex, self.tables()))
 
     def to_csv(self) -> str:
-        """Both tables as CSV, told apart by the first column."""
+        """Both tables as CSV; the first column is the kind of table."""
         return render.to_csv(self.tables())
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,9 +178,9 @@ def _load(source: Source, skip_damaged: bool) -> LoadedRuns:
     runs = tuple(item for item in items if isinstance(item, Run))
     paths = [item for item in items if not isinstance(item, Run)]
     if not items:
-        raise InputError("no runs were given", hint="give a folder of runs")
+        raise InputError("no runs were given", hint="pass a folder of runs")
     loaded = load_runs(paths, skip_damaged=skip_damaged) if paths else LoadedRuns(())
     kept, notes = without_copies((*runs, *loaded.runs))
     if not kept:
-        raise InputError("none of the runs is complete", hint="let a run finish first")
+        raise InputError("none of the runs is complete", hint="wait until a run is complete")
     return replace(loaded, runs=kept, notes=(*loaded.notes, *notes))

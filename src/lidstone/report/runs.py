@@ -1,7 +1,7 @@
 """Reading runs: a tree of `run.json` files becomes a tuple of `Run` values.
 
-A run is plain JSON, so anyone with a JSON reader can read it. Here it is checked, never changed and never deleted.
-What must agree before runs may stand in one table is decided here too: task, test set, vocabulary and metric.
+A run is plain JSON. It is checked here, and never changed or deleted.
+This module also checks that the runs of one table agree in task, test set, vocabulary and metric.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lidstone.files import parse_json, read_json
 
 SCHEMA = 1
 ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
-"""First-level keys of a recipe that say what else is run, or what it is called."""
+"""First-level keys of a recipe that do not affect this training: other methods, the sweep, names."""
 NOT_THE_SETTING = {"seed", "seeds", "output", "folder", "runs", "device", "threads", "workers", "jobs", "engine"}
 """Keys at any level that do not make another setting of the method."""
 OPTIONAL = {
     "sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list, "ngram": dict, "mixture": dict,
 }  # fmt: skip
-"""What a record may have besides what it must have."""
+"""Optional keys of a record."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Run:
     status: str = "complete"
     path: Path | None = None
     names: tuple[str, ...] = ()
-    """all methods that asked for this training, where there are several"""
+    """all methods of the sweep that share this training, if there are several"""
     ngram: Mapping[str, Any] = field(default_factory=dict)
     """language models: the n-gram model of the training text, its order and scores"""
     mixture: Mapping[str, Any] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Run:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], path: Path | None = None) -> Run:
-        """Check the record of a `run.json` and give it as a value."""
+        """Make a `Run` from the record of a `run.json`, after checking it."""
         where = str(path or "the run")
         _check_schema(record, where)
         optional = {key: _maybe(record, key, kind, where) for key, kind in OPTIONAL.items()}
@@ -83,20 +83,20 @@ class Run:
         )
 
     def value(self, split: str, metric: str) -> float:
-        """A metric of a split as a number; not a number where the run has none."""
+        """A metric of a split; NaN if the run does not have it."""
         value = (self.metrics.get(split) or {}).get(metric)
         return float(value) if isinstance(value, (int, float)) else float("nan")
 
     def beside(self, model: str, metric: str) -> float:
-        """A test score of the `ngram` model or the `mixture`; not a number where the run has none."""
+        """A test score of the `ngram` model or the `mixture`; NaN if the run does not have it."""
         scores = {"ngram": self.ngram, "mixture": self.mixture}[model].get("test")
         value = scores.get(metric) if isinstance(scores, Mapping) else None
         return float(value) if isinstance(value, (int, float)) else float("nan")
 
     def sentences(self) -> dict[str, Any]:
-        """What the run kept for each test sentence: `nll`, or `bleu_statistics` for translation."""
+        """The stored values of each test sentence: `nll`, or `bleu_statistics` for translation."""
         if self.sentences_file is None:
-            raise InputError(f"{self.path or self.id} kept nothing for its sentences")
+            raise InputError(f"{self.path or self.id} has no scores of single sentences", hint="train this run again")
         try:
             raw = self.sentences_file.read_bytes()
             text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
@@ -108,7 +108,7 @@ class Run:
 
 @dataclass(frozen=True)
 class LoadedRuns:
-    """The runs of a tree, and what was left out of them."""
+    """The runs of a tree, with notes on those that were left out."""
 
     runs: tuple[Run, ...]
     notes: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = 
             notes.append(f"Left out, damaged: {error.message}")
     kept, left_out = without_copies(runs)
     if not kept:
-        raise InputError("none of the runs is complete", hint="let a run finish, or look at the notes: " + str(notes))
+        raise InputError("none of the runs is complete", hint="wait until a run is complete; notes: " + str(notes))
     return LoadedRuns(kept, (*notes, *left_out, *_unfinished(roots)), _explorer(roots))
 
 
@@ -137,12 +137,12 @@ def read_run(file: Path) -> Run:
     """Read one `run.json`."""
     record = read_json(file, hint="run it again, or skip it (--skip-damaged)")
     if not isinstance(record, dict):
-        raise FileFormatError(f"{file} is damaged: it holds no run", hint="run it again, or skip it (--skip-damaged)")
+        raise FileFormatError(f"{file} is damaged: it has no run", hint="run it again, or skip it (--skip-damaged)")
     return Run.from_dict(record, file)
 
 
 def differences(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:
-    """What keeps runs from standing in one table: each quality that differs, with the runs of each value."""
+    """What makes runs incomparable: each property that differs, with the runs of each value."""
     found: dict[str, dict[str, list[Run]]] = {}
     for quality in ("task", "test set", "test sentences", "vocabulary", "metric"):
         values: dict[str, list[Run]] = {}
@@ -154,7 +154,7 @@ def differences(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:
 
 
 def identity(run: Run) -> dict[str, str]:
-    """Which test a run was put to."""
+    """The properties in which comparable runs agree."""
     corpus = run.signature.get("corpus") or {}
     return {
         "task": run.task,
@@ -166,18 +166,18 @@ def identity(run: Run) -> dict[str, str]:
 
 
 def check_comparable(runs: Sequence[Run]) -> None:
-    """Refuse to put runs into one table that were not put to the same test, and say what differs."""
+    """Raise an error that names the differences, if runs cannot be in one table."""
     found = differences(runs)
     if found:
         what = "; ".join(f"{quality} differs: {_examples(values)}" for quality, values in found.items())
         raise InputError(
-            f"these {len(runs)} runs cannot stand in one table. {what}",
-            hint="give the runs of one test set and vocabulary, or ask for one table of each (--split)",
+            f"these {len(runs)} runs cannot be in one table. {what}",
+            hint="pass the runs of one test set and vocabulary, or make one table of each (--split)",
         )
 
 
 def split_comparable(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
-    """The runs in groups that may each stand in one table."""
+    """The runs in groups of comparable ones."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(json.dumps(identity(run)), []).append(run)
@@ -185,11 +185,11 @@ def split_comparable(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
 
 
 def setting_of(run: Run) -> str:
-    """Name everything about a run but its seed: runs that agree in it are seeds of one setting."""
+    """A key of everything but the seed: runs with the same key are seeds of one setting."""
     corpus = run.signature.get("corpus") or {}
     recipe = _without({key: value for key, value in run.config.items() if key not in ABOUT_THE_RECIPE})
     if isinstance(regularizer := recipe.get("regularizer"), dict):
-        regularizer.pop("name", None)  # the run's own name stands for it
+        regularizer.pop("name", None)  # the run's own name replaces it
     return json.dumps([run.name, run.method, recipe, corpus.get("train"), run.signature.get("model_parameters")],
                       sort_keys=True, default=str)  # fmt: skip
 
@@ -204,7 +204,7 @@ def _run_files(roots: Sequence[Path]) -> list[Path]:
     files: dict[Path, Path] = {}
     for root in roots:
         if not root.exists():
-            raise InputError(f"there is no {root}", hint="give a folder of runs, or a run.json")
+            raise InputError(f"there is no {root}", hint="pass a folder of runs, or a run.json")
         for file in [root] if root.is_file() else sorted(root.rglob("run.json")):
             files.setdefault(file.resolve(), file)
     if not files:

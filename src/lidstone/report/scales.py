@@ -1,4 +1,4 @@
-"""From numbers to places on a page: linear and logarithmic axes with round ticks."""
+"""From numbers to positions on a page: linear and logarithmic axes with round ticks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The place of a value; beyond the ends of the axis it goes on.
+        """The position of a value; values outside the axis are extrapolated.
 
         >>> Scale(0, 10, 100, 200)(5), Scale(1, 100, 0, 10, log=True)(10)
         (150.0, 5.0)
@@ -46,7 +46,7 @@ def padded(values: list[float], start: float, end: float, *, log: bool = False, 
 
 
 def tick_text(value: float) -> str:
-    """A tick as short as it can be told.
+    """A tick label in the shortest form.
 
     >>> [tick_text(v) for v in (0.0, 0.25, 1500.0, 2_000_000.0)]
     ['0', '0.25', '1,500', '2,000,000']

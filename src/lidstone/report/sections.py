@@ -93,7 +93,7 @@ def _p_text(comparison: Mapping[str, Any]) -> str:
 
 
 def _names(report: Report) -> dict[str, str]:
-    """Full names by key; what is not a name yet, such as `form=exact`, stays behind it."""
+    """Full names by key; the rest of a key, such as `form=exact`, follows the name."""
     return {m.key: m.key.replace(m.name, m.label.long, 1) for m in report.methods}
 
 
@@ -114,7 +114,7 @@ def learning_curves(report: Report) -> Markup | None:
 
 
 def strengths(report: Report) -> Markup | None:
-    """Heat maps of both strengths, or a line where one gamma was both."""
+    """Heat maps of both strengths, or a line if one gamma sets both."""
     maps = heat_maps(report)
     if not maps:
         return None
@@ -134,7 +134,7 @@ def cost(report: Report) -> Markup | None:
 
 
 def explorer_form() -> Markup:
-    """Where the script shows p, p~, p+ and p-; without it, a sentence says what is missing."""
+    """The form in which the script shows p, p~, p+ and p-; without scripts, a note."""
     fields = [("history", "History"), ("smoother", "Smoother"), ("order", "Sort by")]
     search = tag("div", tag("label", "Find a history", for_="explorer-search"),
                  tag("input", id="explorer-search", type="search", autocomplete="off", spellcheck="false"),
@@ -143,8 +143,8 @@ def explorer_form() -> Markup:
         tag("div", tag("label", name, for_=f"explorer-{key}"), tag("select", id=f"explorer-{key}"), class_="field")
         for key, name in fields
     ]
-    about = "Choose a history and a smoother: what the counts say (p), what smoothing makes of it (p̃), "
-    about += "and the two distributions that it adds and takes away: p̃ = p + Z (p₊ − p₋)."
+    about = "Choose a history and a smoother to see the empirical distribution (p), the smoothed one (p̃), "
+    about += "and the two distributions that smoothing adds and subtracts: p̃ = p + Z (p₊ − p₋)."
     return join(
         [
             tag("p", about, class_="how"),
@@ -158,7 +158,7 @@ def explorer_form() -> Markup:
 
 
 def tests(report: Report) -> Markup | None:
-    """Every comparison with its effect; the signatures, which many share, stand below."""
+    """Every comparison with its effect; the signatures, which many share, follow below."""
     if not report.comparisons:
         return None
     names = _names(report)
@@ -185,12 +185,12 @@ def _note(comparison: Mapping[str, Any], signatures: Sequence[str]) -> Markup | 
 
 
 def details(report: Report) -> Markup:
-    """Every setting tried, and what was measured on what."""
+    """Every setting tried, and the signature of the measurements."""
     pairs = [(m.label, s) for m in report.methods for s in m.settings][:MOST_SETTINGS]
     chosen = {id(m.chosen) for m in report.methods}
     rows = [_setting_row(report, label, setting, id(setting) in chosen) for label, setting in pairs]
     heads = ["Method", "Setting", "Seeds", "Validation", "Test"]
-    caption = f"{len(pairs):,} settings; ✓ marks the one that speaks for its method."
+    caption = f"{len(pairs):,} settings; ✓ marks the one shown for its method."
     listing = tag("details", tag("summary", "Every setting that was tried"), _table(caption, heads, rows))
     run = report.runs[0]
     facts = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lidstone.report.runs import Run
 
 PALETTE = ("#6b6b6b", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9")
-"""Okabe and Ito's colours without black and yellow, grey first: told apart by colour-blind readers."""
+"""Okabe and Ito's colours without black and yellow, grey first: colour-blind readers can distinguish them."""
 DASHES = ("5 4", "", "8 3", "2 3", "9 3 2 3", "12 3", "4 2 1 2")
 MARKERS = ("cross", "circle", "square", "triangle", "diamond", "plus", "down", "left", "right", "star", "bar", "dash")
 SHOWN = 8
@@ -59,7 +59,7 @@ class HeatMap:
 
     @property
     def is_line(self) -> bool:
-        """Whether one gamma served as both strengths."""
+        """Whether one gamma sets both strengths."""
         return not self.plus
 
     def strengths(self, row: int, column: int) -> str:
@@ -70,7 +70,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """What a method costs and what it gives, mean over seeds."""
+    """Training time and test score of a method, mean over seeds."""
 
     key: str
     label: Label
@@ -81,18 +81,18 @@ class CostPoint:
 
 
 def styles(report: Report) -> dict[str, int]:
-    """A number for each method that decides colour, dash and marker; 0 is the baseline's, the shown ones come next."""
+    """A style number for each method: 0 for the baseline, then the shown methods; see `style_of`."""
     first, shown = report.baselines[0], [m.key for m in shown_methods(report)]
     others = [key for key in dict.fromkeys([*shown, *(m.key for m in report.methods)]) if key != first]
     return {**({first: 0} if first else {}), **{key: place for place, key in enumerate(others, 1)}}
 
 
-def look(style: int) -> tuple[int, str, str]:
+def style_of(style: int) -> tuple[int, str, str]:
     """Colour index, dash pattern and marker of a style; colour and marker together are distinct for 67 styles.
 
-    >>> look(1), look(7)
+    >>> style_of(1), style_of(7)
     ((1, '', 'circle'), (1, '8 3', 'square'))
-    >>> len({(look(style)[0], look(style)[2]) for style in range(67)})
+    >>> len({(style_of(style)[0], style_of(style)[2]) for style in range(67)})
     67
     """
     if style == 0:
@@ -111,7 +111,7 @@ def shown_methods(report: Report) -> list[Method]:
 
 
 def curve_field(report: Report) -> str:
-    """What the learning curves show: the report's metric on validation, or else the loss."""
+    """The field that learning curves show: the report's metric on validation, or else the loss."""
     wanted = f"valid_{report.metric.key}"
     found = any(wanted in point for run in report.runs for point in run.curve[:1])
     return wanted if found else "valid_loss"
@@ -125,7 +125,7 @@ def curves(report: Report, field: str, points: int = 60) -> list[Curve]:
 
 
 def settled_values(curves: Sequence[Curve]) -> list[float]:
-    """The values that decide a figure's scale: the plunge of the first steps would flatten all the rest."""
+    """The values that set a figure's scale, without the steep fall of the first steps."""
     steps = [x for c in curves for x in c.x]
     start = min(steps) + 0.15 * (max(steps) - min(steps))
     return [v for c in curves for x, *pair in zip(c.x, c.low, c.high, strict=True) if x >= start for v in pair]
@@ -138,7 +138,7 @@ def heat_maps(report: Report) -> list[HeatMap]:
 
 
 def cost_points(report: Report) -> list[CostPoint]:
-    """Training time and test score of every method that tells its time."""
+    """Training time and test score of every method that has its time."""
     style, points = styles(report), []
     for method in report.methods:
         seconds = [float((run.cost or {}).get("train_seconds") or math.nan) for run in method.chosen.runs]
@@ -174,7 +174,7 @@ def _line(run: Run, field: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _common_steps(lines: Sequence[np.ndarray], points: int) -> np.ndarray:
-    """Steps that all seeds reached, thinned: beyond the first seed to stop, a mean would jump."""
+    """Steps that all seeds reached, thinned: a mean over fewer seeds would jump."""
     start, end = max(line[0] for line in lines), min(line[-1] for line in lines)
     own = np.unique(np.concatenate(lines))
     inside = own[(own >= start) & (own <= end)]

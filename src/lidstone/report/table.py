@@ -1,6 +1,6 @@
 """The paper's two tables as values: means over seeds, and best seeds.
 
-A table is a function of methods and of comparisons that others made; it renders nothing and tests nothing.
+A table is a function of methods and of given comparisons; this module neither renders nor tests.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Row:
     label: Label
     value: float
     error: float
-    """Standard error of the mean; not a number where there is none."""
+    """Standard error of the mean; NaN where there is none."""
     values: tuple[float, ...]
     seeds: tuple[int, ...]
     settings_tried: int
     rank: int = 0
     """1 for the best, 2 for the second, 0 for the others."""
     marks: str = ""
-    """Daggers, as they stand behind the number."""
+    """Daggers after the number."""
     comparisons: tuple[Mapping[str, Any], ...] = ()
     mixed: float = math.nan
     """The same network mixed with the n-gram model of its training text."""
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with a caption that says what they mean."""
+    """Rows and their caption."""
 
     kind: str
     """`seeds` or `best-seed`."""
@@ -53,7 +53,7 @@ class Table:
     rule_after: int = 1
     """Rows above the inner rule: the baselines."""
     ngram: NgramAlone | None = None
-    """Language models: the n-gram model of the training text, where the runs keep its scores."""
+    """Language models: the n-gram model of the training text, if the runs have its scores."""
 
     def records(self) -> list[dict[str, Any]]:
         """The rows as plain dictionaries."""
@@ -71,8 +71,8 @@ def seed_table(
         f"{metric.name} on {about}, mean ± standard error over {_seeds(counts)}",
         _direction(metric),
         "best in bold, second underlined",
-        _settings_told(methods, metric),
-        _daggers(used, _called(methods, baseline), {DAGGER: 0.05}),
+        _settings_note(methods, metric),
+        _daggers(used, _caption_name(methods, baseline), {DAGGER: 0.05}),
         _ngram_words(methods, rows, metric),
     )
     ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
@@ -90,7 +90,7 @@ def best_seed_table(
     used = [c for c in comparisons if c.get("scope") == "best-seed"]
     rows = [_best_row(method, metric, used, baselines) for method in methods]
     counts = sorted({row.settings_tried for row in rows})
-    both, *second = (_called(methods, key) for key in baselines if key)
+    both, *second = (_caption_name(methods, key) for key in baselines if key)
     both += f" (first symbol) and {second[0]} (second)" if second else ""
     caption = _join(
         f"{metric.name} on {about}, best (on the test set) of {_seeds(counts)}",
@@ -105,7 +105,7 @@ def best_seed_table(
 
 
 def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
-    """The rows with the best and the second best marked; a single row wins nothing."""
+    """The rows with the best and the second best marked; a single row is not marked."""
     finite = [row for row in rows if math.isfinite(row.value)]
     order = sorted(finite, key=lambda row: metric.order(row.value))
     places = {row.key: place for place, row in enumerate(order[:2], 1)} if len(order) > 1 else {}
@@ -153,7 +153,7 @@ def two_way(symbols: Sequence[str]) -> str:
 
 
 def _symbol(comparison: Mapping[str, Any]) -> str:
-    """A dagger only where the system is better; one that is significantly worse gets none."""
+    """A dagger if the system is significantly better; none if it is significantly worse."""
     p = comparison.get("adjusted_p")
     if p is None or not comparison.get("better"):
         return ""
@@ -174,7 +174,7 @@ def _direction(metric: Metric) -> str:
     return f"{'lower' if metric.lower_is_better else 'higher'} is better"
 
 
-def _settings_told(methods: Sequence[Method], metric: Metric) -> str:
+def _settings_note(methods: Sequence[Method], metric: Metric) -> str:
     tried = max((len(method.settings) for method in methods), default=1)
     judge = judge_of([run for method in methods for run in method.chosen.runs], metric) if methods else metric
     by = "" if judge == metric else f" by {judge.name}"
@@ -191,8 +191,8 @@ def _daggers(comparisons: Sequence[Mapping[str, Any]], baseline: str, levels: Ma
     return f"{symbols}: significantly better than {baseline} ({tests}, two-sided, {corrections})"
 
 
-def _called(methods: Sequence[Method], key: str) -> str:
-    """The name of a method in a caption; its key has more than the name where variants are told apart."""
+def _caption_name(methods: Sequence[Method], key: str) -> str:
+    """The name of a method in a caption; its key also has what separates variants of one name."""
     return next((key.replace(m.name, m.label.short, 1) for m in methods if m.key == key), key)
 
 

@@ -1,4 +1,4 @@
-"""One honest sentence or two: what came out best, by how much, and whether it could be chance."""
+"""The result in one or two sentences: the best method, by how much, and whether it could be chance."""
 
 from __future__ import annotations
 
