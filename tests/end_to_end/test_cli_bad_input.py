@@ -204,9 +204,9 @@ def test_a_setting_given_twice_is_a_usage_error(folder):
 
 def test_held_out_text_only_where_it_is_used(folder):
     options = ["--held-out", "-", "-o", folder / "out"]
-    assert "katz learns nothing" in refused("fit", folder / "c", "-s", "katz", *options, stdin="a")
+    assert "katz does not use held-out text" in refused("fit", folder / "c", "-s", "katz", *options, stdin="a")
     given = ["-s", "jelinek-mercer", "--set", "weights=0.5"]
-    assert "either given or learnt" in refused("fit", folder / "c", *given, *options, stdin="a")
+    assert "weights are given and to be learnt" in refused("fit", folder / "c", *given, *options, stdin="a")
 
 
 def test_too_little_text_for_a_smoother_names_the_remedy(folder):

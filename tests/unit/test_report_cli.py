@@ -112,7 +112,7 @@ def test_compare_refuses_unknown_methods_and_a_lonely_baseline(tree: Path, tmp_p
     assert unknown.exit_code == 1 and "no method 'kats'" in unknown.stderr and "add-lambda" in unknown.stderr
     trees.write_tree(tmp_path / "lonely", seeds=2, names=("none",))
     lonely = call("compare", tmp_path / "lonely")
-    assert lonely.exit_code == 1 and "nothing to compare it with" in lonely.stderr
+    assert lonely.exit_code == 1 and "there are no methods to compare with" in lonely.stderr
 
 
 def test_usage_errors_exit_with_two(tree: Path) -> None:

@@ -24,12 +24,12 @@ def compare(
         ),
     ],
     baseline: Annotated[str, typer.Option(help="The method to compare with.")] = "none",
-    system: Annotated[list[str] | None, typer.Option(help="Only this method; may be given again.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
     exact: Annotated[bool, typer.Option(help="Exact rank-sum; --no-exact: the paper's normal approximation.")] = True,
-    correction: Annotated[Correction, typer.Option(help="For several systems at once.")] = Correction.holm,
+    correction: Annotated[Correction, typer.Option(help="For several systems against one baseline.")] = Correction.holm,
     permutations: Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")] = 10_000,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=1, help="Of the flips and resamples.")] = 1,
+    seed: Annotated[int, typer.Option(min=1, help="The seed of the flips and resamples.")] = 1,
     metric: Annotated[str | None, typer.Option(help="Instead of the task's own: word_perplexity, chrf, ...")] = None,
     skip_damaged: Annotated[bool, typer.Option("--skip-damaged", help="Leave damaged runs out.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -56,7 +56,7 @@ def compare_single_runs(paths: list[Path], tests: Any) -> list[dict[str, Any]]:
     check_comparable(loaded)
     names = {f"{run.name} seed {run.seed} ({run.id})": run for run in loaded}
     if len(names) < 2:
-        raise InputError("a run cannot be compared with itself", hint="give two different runs")
+        raise InputError("a run cannot be compared with itself", hint="pass two different runs")
     return list(tests.paired(names, next(iter(names))))
 
 
@@ -67,11 +67,11 @@ def compare_methods(
     from lidstone.report import Report
 
     report = Report.from_runs(paths, skip_damaged=skip_damaged, metric=metric, baseline=baseline)
-    key = report.method(baseline).key  # an unknown name is an error that tells the known ones
+    key = report.method(baseline).key  # an unknown name is an error that lists the known ones
     wanted = {report.method(name).key for name in systems} or {m.key for m in report.methods}
     runs = tuple(r for m in report.methods if m.key in wanted | {key} for s in m.settings for r in s.runs)
     if wanted == {key}:
-        raise InputError(f"there is only {key!r}, and nothing to compare it with", hint="give runs of another method")
+        raise InputError(f"there are no methods to compare with {key!r}", hint="pass runs of another method")
     report = Report.from_runs(runs, metric=metric, baseline=key, second=key)
     for note in report.notes:
         say(f"note: {note}")

@@ -1,6 +1,6 @@
-"""What the shell offers for a value that is being typed: smoothers, recipes, runs. Nothing heavy is imported.
+"""Shell completion of values: smoothers, recipes, runs. Nothing heavy is imported.
 
-`lidstone --install-completion` sets it up for your shell.
+`lidstone --install-completion` installs it in your shell.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def recipes(incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[tuple[str, str]]:
-    """Folders of runs, with the method and seed of each: in the folders whose names begin as typed."""
+    """Folders of runs, with the method and seed of each, in folders whose names begin with the typed text."""
     near = [path for path in _folders(incomplete) if (path / "run.json").is_file()]
     inside = [file.parent for folder in _folders(incomplete) for file in sorted(folder.glob("*/run.json"))]
     return [(str(path), _title(path)) for path in [*near, *inside]]
 
 
 def _paths(incomplete: str) -> Iterator[Path]:
-    """Files and folders whose names begin as typed."""
+    """Files and folders whose names begin with the typed text."""
     typed = Path(incomplete)
     folder, start = (typed, "") if incomplete.endswith("/") or not incomplete else (typed.parent, typed.name)
     if folder.is_dir():

@@ -1,6 +1,6 @@
 """Output of the verbs: JSON or tables on stdout, messages on stderr, and the signature that goes with a number.
 
-Colour and boxes only on a terminal; a pipe gets plain, aligned columns.
+Tables have colour and boxes on a terminal, and plain, aligned columns in a pipe.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def tolerate_any_terminal() -> None:
-    r"""Write what the encoding of stdout or stderr lacks as \xe9 or \u4e2d, instead of failing at it."""
+    r"""Write characters that the encoding of stdout or stderr does not have as \xe9 or \u4e2d, without an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -29,7 +29,7 @@ def say(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON on stdout; numbers that JSON cannot hold become null.
+    """One line of JSON on stdout; NaN and infinity become null.
 
     >>> print_json({"perplexity": math.inf, "tokens": 3})
     {"perplexity": null, "tokens": 3}
@@ -52,7 +52,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_pairs(pairs: Mapping[str, Any]) -> None:
-    """Names and their values on stdout, one pair a line; None is a dash.
+    """Names and their values on stdout, one pair per line; None is a dash.
 
     >>> print_pairs({"order": 3, "vocab": None})
     order  3
@@ -71,7 +71,7 @@ def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 
 
 def signature_line(signature: Mapping[str, Any]) -> str:
-    """What a number was made from, on one line, as sacreBLEU writes it.
+    """A signature on one line, in sacreBLEU's format.
 
     >>> signature_line({"smoother": "katz", "parameters": {"k": 5}, "order": 3, "fallback": None})
     'smoother:katz|k:5|order:3'
@@ -101,7 +101,7 @@ def _flat(signature: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def brief(value: Any) -> str:
-    """A value without blanks; what holds lists gets semicolons.
+    """A value without spaces; nested lists are separated by semicolons.
 
     >>> brief([[0.5, 1.25], [1, 2]]), brief({"2": [0.1], "3": [0.2]}), brief("uniform")
     ('0.5,1.25;1,2', '2=0.1;3=0.2', 'uniform')

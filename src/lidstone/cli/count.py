@@ -18,23 +18,23 @@ def count(
         list[int] | None,
         typer.Option(help="Drop n-grams that occur this often or less: one per order, lowest first."),
     ] = None,
-    vocab: Annotated[Path | None, typer.Option(help="One word per line, or counts: all others become <unk>.")] = None,
+    vocab: Annotated[Path | None, typer.Option(help="One word per line, or counts; other words become <unk>.")] = None,
     memory: Annotated[str | None, typer.Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
     temporary: Annotated[
-        Path | None, typer.Option(help="The folder for temporary files; beside the output unless given.")
+        Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="The column of Parquet or JSON lines files to read.")] = None,
     engine: Annotated[
         str | None, typer.Option(help="ray: count on a Ray cluster, into a folder of parts that fit reads.")
     ] = None,
-    address: Annotated[str | None, typer.Option(help="Of the Ray cluster; one is started here unless given.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; by default a new one.")] = None,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out files that cannot be read to the end.")
     ] = False,
     blank: BLANK = "skip",
     as_json: JSON = False,
 ) -> None:
-    """Count the n-grams of a text: one sentence a line, words between spaces."""
+    """Count the n-grams of a text: one sentence per line, words separated by spaces."""
     from lidstone.cli.counting import Settings, count_in_memory, count_on_cluster, count_on_disk, print_summary
     from lidstone.ngram.trie import check_order
     from lidstone.text.inputs import expand

@@ -1,4 +1,4 @@
-"""The ways in which `lidstone count` counts, in memory, on disk or on a cluster, and what it says afterwards."""
+"""How `lidstone count` counts (in memory, on disk or on a cluster), and the summary it prints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Settings(NamedTuple):
-    """What the command line says, for whichever way of counting."""
+    """The options of the command line, for all kinds of counting."""
 
     inputs: list[Input]
     order: int
@@ -36,9 +36,11 @@ class Settings(NamedTuple):
         return default if self.memory is None else parse_size(self.memory)
 
     def refuse_thresholds(self, option: str) -> None:
-        """Thresholds need the continuation counts of the whole text first."""
+        """Raise an error if there are thresholds: they need the continuation counts of the whole text first."""
         if self.threshold and any(self.threshold):
-            raise InputError(f"{option} counts everything", hint=f"leave out --threshold, or {option}")
+            raise InputError(
+                f"--threshold cannot be combined with {option}", hint=f"leave out --threshold, or {option}"
+            )
 
     def readable(self) -> list[Input]:
         """The inputs to count: all, or with --skip-bad those that can be read."""
@@ -64,7 +66,7 @@ def count_in_memory(settings: Settings) -> dict[str, Any]:
 
 
 def count_on_disk(settings: Settings) -> dict[str, Any]:
-    """Count with files for what memory does not hold."""
+    """Count on disk, in limited memory."""
     from lidstone.ngram.scale.external import count_to_file
 
     settings.refuse_thresholds("--memory")
@@ -89,7 +91,7 @@ def count_on_cluster(settings: Settings, engine: str, address: str | None) -> di
     from lidstone.sweep.cluster import connect
 
     if engine != "ray":
-        raise InputError(f"there is no engine {engine!r}", hint="the engine is ray")
+        raise InputError(f"there is no engine {engine!r}", hint="use --engine ray")
     settings.refuse_thresholds("--engine ray")
     ray = connect(address)
     try:
@@ -110,7 +112,7 @@ def count_on_cluster(settings: Settings, engine: str, address: str | None) -> di
 
 
 def summary(counts: Counts, fingerprint: str | None = None) -> dict[str, Any]:
-    """What was counted, with its signature."""
+    """Sizes and signature of counts."""
     levels = counts.trie.levels
     sizes = [int(levels[k] - levels[k - 1]) for k in range(2, counts.order + 1)]
     identity = {"thresholds": counts.thresholds or None, "counts": fingerprint or counts.fingerprint}
@@ -118,7 +120,7 @@ def summary(counts: Counts, fingerprint: str | None = None) -> dict[str, Any]:
 
 
 def summary_of_file(path: Path) -> dict[str, Any]:
-    """What a count file holds, without having it in memory."""
+    """Sizes and signature of a count file, without reading it into memory."""
     from lidstone.ngram.scale.identity import file_fingerprint
     from lidstone.ngram.storage import load_counts
 
@@ -126,7 +128,7 @@ def summary_of_file(path: Path) -> dict[str, Any]:
 
 
 def print_summary(facts: dict[str, Any], as_json: bool) -> None:
-    """Say what was counted."""
+    """Print sizes and signature."""
     if as_json:
         print_json(facts)
         return

@@ -22,7 +22,7 @@ def get(
     name: Annotated[str, typer.Argument(help="wikitext2, wikitext2-raw, iwslt14, multi30k or wmt14.")],
     as_json: JSON = False,
 ) -> None:
-    """Download a corpus into the cache; what is there already is only verified."""
+    """Download a corpus into the cache, or verify it if it is there already."""
     from lidstone.corpus.download import get_dataset
     from lidstone.corpus.sources import DATASETS
 
@@ -33,12 +33,12 @@ def get(
         print_json(_facts(fetched))
         return
     print(fetched.folder)
-    say(f"{'fetched' if fetched.fresh else 'already here'}: {len(fetched.files)} files, checksums right")
+    say(f"{'fetched' if fetched.fresh else 'already in the cache'}: {len(fetched.files)} files, checksums correct")
 
 
 @data_app.command("list")
 def list_corpora(as_json: JSON = False) -> None:
-    """Show the corpora known by name, where each was found, and what of it is missing there."""
+    """List the corpora known by name, where each was found, and which files are missing."""
     from lidstone.corpus.inventory import known_corpora
 
     found = known_corpora()

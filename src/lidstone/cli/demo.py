@@ -13,11 +13,11 @@ from lidstone.cli.inputs import JSON
 
 
 def demo(
-    smoke: Annotated[bool, typer.Option("--smoke", help="A few steps only: does it run at all?")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="A few steps only, to check that it runs.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder for runs and report.")] = Path("demo"),
     as_json: JSON = False,
 ) -> None:
-    """Train small language models with and without smoothing, and say which has the best perplexity."""
+    """Train small language models with and without smoothing, and compare their perplexities."""
     from lidstone.sweep.demo import run_demo, winner, write_report
 
     began = time.perf_counter()
@@ -46,11 +46,11 @@ def _verdict(best: dict[str, Any], records: list[dict[str, Any]], smoke: bool) -
     if "mixture" in best:
         _print_ngram(scores[0], records)
     if smoke:
-        print("after a few steps only: these numbers mean nothing")
+        print("after a few steps only: these numbers are meaningless")
 
 
 def _print_ngram(network: float, records: list[dict[str, Any]]) -> None:
-    """What the n-gram model of the same text, and mixing with it, give beside the best network."""
+    """Print the perplexity of the n-gram model and of the best mixture, compared with the best network."""
     ngram, order = records[0]["ngram"]["test"]["perplexity"], records[0]["ngram"]["order"]
     mixed = min((record for record in records if "mixture" in record), key=_mixture)
     verdict = "beats every network" if ngram < network else "is beaten by the best network"

@@ -1,4 +1,4 @@
-"""`lidstone env`: versions, cores, threads and folders; what a bug report needs."""
+"""`lidstone env`: versions, cores, threads and folders, for bug reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def env(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
-    """Print versions, cores, threads and folders: what a bug report needs."""
+    """Print versions, cores, threads and folders, for bug reports."""
     facts = environment()
     if as_json:
         print_json(facts)
@@ -54,7 +54,7 @@ def environment() -> dict[str, Any]:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use, where the system says; else all."""
+    """The number of cores that this process may use; of all cores, if the system does not report it."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

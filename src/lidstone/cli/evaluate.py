@@ -26,7 +26,7 @@ MIX: TypeAlias = Annotated[
     ),
 ]
 WEIGHT: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, max=1, help="The weight of the n-gram model; by default what the run keeps.")
+    float | None, typer.Option(min=0, max=1, help="The weight of the n-gram model; by default that in run.json.")
 ]
 FIT_WEIGHT: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Choose the weight on this text instead.")
@@ -57,7 +57,7 @@ def evaluate(
     from lidstone.experiment.use import evaluate_files
 
     if bool(texts) == (pairs is not None):
-        raise InputError("give either TEXT or --pairs FILE", hint="lidstone evaluate RUN TEXT")
+        raise InputError("pass either TEXT or --pairs FILE", hint="lidstone evaluate RUN TEXT")
     quiet_transformers()
     saved = load_saved(run, task="lm" if mix or pairs else None)
     mixture = read_mixture(saved, run, mix, weight, fit_weight)
@@ -74,12 +74,12 @@ def evaluate(
 def read_mixture(
     saved: SavedModel, run: str, mix: str | None, weight: float | None, valid: str | None
 ) -> Mixture | None:
-    """The mixture that options ask for; None without --mix."""
+    """The mixture that the options describe; None without --mix."""
     from lidstone.experiment.mix import make_mixture, own_ngram
 
     if mix is None:
         if weight is not None or valid is not None:
-            raise InputError("a weight needs --mix TABLE", hint="give the n-gram model to mix with")
+            raise InputError("a weight needs --mix TABLE", hint="add --mix with the n-gram model")
         return None
     if mix == "train" and not Path(mix).exists():
         table, own = own_ngram(run)

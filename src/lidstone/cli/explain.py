@@ -1,4 +1,4 @@
-"""`lidstone explain`: what smoothing adds and takes after one history, word by word."""
+"""`lidstone explain`: what smoothing adds and subtracts after one history, word by word."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def explain(
 ) -> None:
     """Show p, the smoothed p~, and the two parts of their difference: p~ - p = Z (p+ - p-).
 
-    Words come in the order of the larger of p and p~.
+    Words are sorted by the larger of p and p~.
     """
     from lidstone.ngram.storage import load_counts
     from lidstone.regularizer.explain import explain as explain_history
@@ -44,10 +44,10 @@ def encode_history(text: str, vocab: Vocabulary, order: int) -> list[int]:
     if len(words) >= order:
         raise InputError(
             f"the history has {len(words)} words, but a model of order {order} sees {order - 1}",
-            hint=f"give the last {order - 1}" if order > 1 else "give an empty history: ''",
+            hint=f"use the last {order - 1}" if order > 1 else "use an empty history: ''",
         )
     if "<s>" in words[1:]:
-        raise InputError("<s> is only possible as the first word of a history", hint="leave out what is before it")
+        raise InputError("<s> is only possible as the first word of a history", hint="remove the words before it")
     start = [vocab.bos] if words[:1] == ["<s>"] else []
     return [*start, *map(int, vocab.encode(words[len(start) :]))]
 

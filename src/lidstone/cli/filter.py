@@ -1,4 +1,4 @@
-"""`lidstone filter`: the perplexity of every line or document, and the best of them."""
+"""`lidstone filter`: compute the perplexity of every line or document, and keep the best."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from lidstone.ngram.kenlm.scorer import Scorer
 
 NAMED = 20
-"""Bad lines that are named one by one where a file keeps all of them."""
+"""How many bad lines are named on stderr if a file lists all of them."""
 
 
 def filter(
     table: MODEL,
     texts: TEXTS,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The file to write, compressed if its name says so; - is stdout.")
+        str, typer.Option("--output", "-o", help="The file to write, compressed by its suffix; - is stdout.")
     ] = "-",
     max_perplexity: Annotated[float | None, typer.Option(help="Keep documents up to this perplexity.")] = None,
     min_perplexity: Annotated[float | None, typer.Option(help="Keep documents from this perplexity on.")] = None,
@@ -40,10 +40,10 @@ def filter(
     field: Annotated[str, typer.Option(help="The field of a JSON object that holds the text.")] = "text",
     bare: Annotated[bool, typer.Option("--bare", help="Write documents without their scores.")] = False,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Threads; all cores by default.")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Begin an unfinished run again from the start.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Start an unfinished run from the beginning.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """Give every line, or every JSON object on a line, its perplexity, and keep the best."""
+    """Compute the perplexity of every line, or of every JSON object on a line, and keep the best."""
     from lidstone.ngram.filtering.filter import filter_documents
 
     if output != "-":
@@ -84,7 +84,7 @@ def read_scorer(path: str) -> tuple[Scorer, str]:
     if url := as_url(path):
         return read_remote(url, lambda file: read_scorer(str(file)))
     if not Path(path).is_file() or kind_of_file(path)[0] not in ("arpa", "kenlm"):
-        table = read_table(path)  # a table of ours, ARPA on standard input, or what is wrong with it
+        table = read_table(path)  # a table of lidstone, ARPA on standard input, or an error
         return scorer_of_table(table), table_signature(table)
     scorer = load_scorer(path)
     facts = {"order": scorer.order, "file": Path(path).name, "content": f"{scorer.fingerprint:08x}"}
@@ -92,7 +92,7 @@ def read_scorer(path: str) -> tuple[Scorer, str]:
 
 
 class Reporter:
-    """Names bad lines on stderr: all of them, or the first where a file keeps them."""
+    """Names bad lines on stderr: all of them, or the first ones if a file lists them."""
 
     def __init__(self, output: str) -> None:
         self.file = None if output == "-" else f"{output}.bad"
@@ -104,11 +104,11 @@ class Reporter:
         if self.file is None or self.seen <= NAMED:
             say(f"warning: {bad.where}: {bad.reason}")
         elif self.seen == NAMED + 1:
-            say(f"warning: further bad lines are named in {self.file} alone")
+            say(f"warning: further bad lines are named only in {self.file}")
 
 
 def parse_percentiles(text: str | None) -> tuple[float, float] | None:
-    """Two numbers between a comma.
+    """Two numbers separated by a comma.
 
     >>> parse_percentiles("30,60"), parse_percentiles(None)
     ((30.0, 60.0), None)
@@ -118,7 +118,7 @@ def parse_percentiles(text: str | None) -> tuple[float, float] | None:
     try:
         low, high = map(float, text.split(","))
     except ValueError as error:
-        raise InputError(f"--percentiles {text} are not two numbers", hint="such as 30,60") from error
+        raise InputError(f"--percentiles {text} are not two numbers", hint="use two numbers such as 30,60") from error
     return low, high
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
 
 IN_SIGNATURE = ("parameters", "order", "thresholds", "vocabulary", "counts")
-"""Facts that the signature line shows; those left are what was found while fitting."""
+"""Keys that are in the signature line; the others are results of fitting, printed above it."""
 
 
 def fit(
@@ -27,11 +27,11 @@ def fit(
     smoother: Annotated[
         str,
         typer.Option(
-            "--smoother", "-s", autocompletion=smoothers, help="Its name, such as katz; a wrong one lists them all."
+            "--smoother", "-s", autocompletion=smoothers, help="Its name, such as katz; an unknown name lists all."
         ),
     ] = "modified-kneser-ney",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as k=5; repeat it.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as k=5; may be repeated.")
     ] = None,
     held_out: Annotated[
         list[str] | None,
@@ -39,7 +39,7 @@ def fit(
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Smooth counts into a model: a table of probabilities and back-off weights."""
+    """Fit a smoother to counts: a table of probabilities and back-off weights."""
     from lidstone.ngram.scale.parted import gathered
     from lidstone.ngram.smoothers.registry import get_smoother
     from lidstone.ngram.storage import load_counts
@@ -65,9 +65,9 @@ def learn(name: str, parameters: dict[str, Any], counts: Counts, texts: list[str
     from lidstone.text.words import read_words
 
     if smoother_class(name) is not JelinekMercer:
-        raise InputError(f"{name} learns nothing from held-out text", hint="only jelinek-mercer does")
+        raise InputError(f"{name} does not use held-out text", hint="leave out --held-out; only jelinek-mercer uses it")
     if "weights" in parameters:
-        raise InputError("weights are either given or learnt", hint="leave out --set weights or --held-out")
+        raise InputError("weights are given and to be learnt", hint="leave out --set weights or --held-out")
     ids, _ = read_words(texts, counts.vocab, show=True)
     return JelinekMercer.learn(counts, ids, **parameters)
 

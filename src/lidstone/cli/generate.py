@@ -16,19 +16,21 @@ def generate(
     run: RUN,
     text: Annotated[
         str | None,
-        typer.Argument(metavar="[TEXT]", help="Prompts, one a line; - is standard input, which is read if piped."),
+        typer.Argument(metavar="[TEXT]", help="Prompts, one per line; - is standard input, the default in a pipe."),
     ] = None,
     number: Annotated[int, typer.Option("--number", "-N", min=1, help="Sentences per prompt.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same sentences.")] = 0,
-    temperature: Annotated[float, typer.Option(min=0.01, help="Below 1 is safer, above 1 wilder.")] = 1.0,
-    top_k: Annotated[int, typer.Option(min=0, help="Draw among the k likeliest tokens; 0: all.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="The most new tokens.")] = 100,
+    temperature: Annotated[
+        float, typer.Option(min=0.01, help="Below 1: likelier tokens; above 1: more variety.")
+    ] = 1.0,
+    top_k: Annotated[int, typer.Option(min=0, help="Draw among the k most probable tokens; 0: all.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, help="The largest number of new tokens.")] = 100,
     mix: MIX = None,
     weight: WEIGHT = None,
     fit_weight: FIT_WEIGHT = None,
     as_json: JSON = False,
 ) -> None:
-    """Continue each prompt to the end of its sentence; without prompts, begin at the start of one."""
+    """Continue each prompt to the end of its sentence; without prompts, draw whole sentences."""
     from lidstone.experiment.run import quiet_transformers
     from lidstone.experiment.saved import load_saved
     from lidstone.experiment.use import continue_prompt

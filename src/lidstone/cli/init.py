@@ -15,7 +15,7 @@ def init(
     task: Annotated[str, typer.Option(help="lm: language model; mt: translation.")] = "lm",
     output: Annotated[str, typer.Option("--output", "-o", help="The recipe to write; - is stdout.")] = "recipe.yaml",
     name: Annotated[
-        str | None, typer.Option(help="What results are filed under. [default: the name of the text]")
+        str | None, typer.Option(help="The name of the study in reports. [default: the name of the text]")
     ] = None,
     force: Annotated[bool, typer.Option(help="Replace an existing recipe.")] = False,
     as_json: JSON = False,

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how they read and write what a path names."""
+"""Options that several verbs share, and functions that read and write files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object i
 
 
 def read_table(path: str) -> BackoffTable:
-    """The model in a file: a table of ours, ARPA, or a trie of KenLM; `-` is ARPA on standard input."""
+    """The model in a file: a table of lidstone, ARPA, or a trie of KenLM; `-` is ARPA on standard input."""
     if "://" in path:
         from lidstone.ngram.remote import read_remote
 
@@ -42,19 +42,19 @@ def read_table(path: str) -> BackoffTable:
 
     kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
     if kind in ("text", "zip"):
-        raise LidstoneError(f"{path} is {NAMES[kind]}, not a model", hint=_REMEDIES[kind])
+        raise LidstoneError(f"{path} is {NAMES[kind]}, not a model", hint=_HINTS[kind])
     ours = kind in ("table", "counts", "safetensors", "kenlm") or path.endswith(".safetensors")
     return load_table(path) if ours else read_arpa(path)
 
 
-_REMEDIES: dict[Kind, str] = {
+_HINTS: dict[Kind, str] = {
     "text": "count it and fit a smoother: lidstone count, lidstone fit",
     "zip": "unpack it first",
 }
 
 
 def write_table(table: BackoffTable, output: str | Path) -> None:
-    """Write a model as its file's name asks: as ARPA, or as a table of ours."""
+    """Write a model in the format of its file name: as ARPA, or as a table of lidstone."""
     from lidstone.ngram.arpa.read_write import write_arpa
 
     write_arpa(table, str(output)) if is_arpa(output) else table.save(output)
@@ -72,9 +72,9 @@ def read_vocabulary(path: Path) -> Vocabulary:
     words = [line.strip(" \t\r") for line in read_lines(path)]
     for number, word in enumerate(words, start=1):
         if " " in word or "\t" in word:
-            raise LidstoneError(f"{path}, line {number}: {word!r} is not one word", hint="give one word per line")
+            raise LidstoneError(f"{path}, line {number}: {word!r} is not one word", hint="write one word per line")
     if not any(words):
-        raise LidstoneError(f"{path} has no words", hint="give a file with one word per line")
+        raise LidstoneError(f"{path} has no words", hint="use a file with one word per line")
     return Vocabulary.from_words(filter(None, words))
 
 
@@ -90,12 +90,12 @@ def is_arpa(name: str | Path) -> bool:
 
 
 def is_table(path: str) -> bool:
-    """Whether a file holds a table or counts."""
+    """Whether a file is a table or counts."""
     return Path(path).is_file() and kind_of_file(path)[0] in ("table", "counts", "safetensors")
 
 
 def check_model_output(output: str | Path) -> None:
-    """Refuse, before any long work, the name of a model that cannot be written or says another format."""
+    """Raise an error, before any long work, if a model cannot be written under this name."""
     check_output(output, (".table",), "*.arpa, *.arpa.gz and so on write ARPA; *.table, *.safetensors, a table")
 
 
@@ -105,7 +105,7 @@ def check_counts_output(output: str | Path, *, folder: bool = False) -> None:
 
 
 def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str, *, folder: bool = False) -> None:
-    """Refuse a name that ends in an unknown suffix; one that begins with a digit, as in jm-0.75, is none."""
+    """Raise an error for an unknown suffix; what begins with a digit, as in jm-0.75, is not a suffix."""
     suffix = Path(output).suffix.lower()
     named = suffix in (".safetensors", *suffixes) or (is_arpa(output) and ".table" in suffixes)
     if suffix[1:2].isalpha() and not named:
@@ -115,7 +115,7 @@ def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str, *, fo
 
 
 def check_folder(output: Path, *, folder: bool = False) -> None:
-    """Refuse an output whose folder is not there; it may be a `folder` itself, or must not."""
+    """Raise an error if the output's folder does not exist, or if the output is a folder and `folder` is False."""
     from lidstone.ngram.remote import as_url
 
     if as_url(output):
@@ -123,11 +123,11 @@ def check_folder(output: Path, *, folder: bool = False) -> None:
     if not output.parent.is_dir():
         raise LidstoneError(f"cannot write {output}: there is no folder {output.parent}", hint="create it first")
     if output.is_dir() and not folder:
-        raise LidstoneError(f"cannot write {output}: it is a folder", hint="give the name of a file")
+        raise LidstoneError(f"cannot write {output}: it is a folder", hint="use the name of a file")
 
 
 def check_blank(blank: str) -> Blank:
-    """Refuse another way to treat blank lines than skip and count."""
+    """Check that `blank` is skip or count."""
     if blank not in ("skip", "count"):
         raise LidstoneError(f"--blank {blank} is unknown", hint="choose skip or count")
     return blank  # type: ignore[return-value]

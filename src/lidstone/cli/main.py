@@ -1,8 +1,8 @@
-"""The command `lidstone`: its verbs, each imported only when it is called, and what becomes of errors.
+"""The command `lidstone`: its verbs, each imported only when it is called, and how errors are shown.
 
 A verb is a function in a module of the same name (`lidstone/cli/count.py: count`), or a Typer app
-`<verb>_app` there when it has verbs below it. Data goes to stdout, all talk to stderr. Exit codes: 0 success,
-1 an error in the input, 2 a wrong command line, 130 interrupted, 141 the reader of our output went away.
+`<verb>_app` there when it has verbs below it. Data goes to stdout, messages go to stderr. Exit codes: 0 success,
+1 an error in the input, 2 an error in the command line, 130 interrupted, 141 the reader of the output closed the pipe.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from lidstone.errors import LidstoneError
 VERBS = {
     "count": "Count the n-grams of a text.",
     "merge": "Add the counts of several texts.",
-    "fit": "Smooth counts into a model.",
+    "fit": "Fit a smoothed model to counts.",
     "score": "Perplexity of a text under a model.",
-    "explain": "Show what smoothing adds and takes, word by word.",
+    "explain": "Show what smoothing adds and subtracts, word by word.",
     "sample": "Draw sentences from a model.",
-    "convert": "Turn a model into ARPA or back.",
+    "convert": "Convert a model to ARPA or from ARPA.",
     "mix": "Mix several models into one.",
     "prune": "Make a model smaller.",
-    "filter": "Perplexity of every line or document, and the best of them.",
+    "filter": "Score lines or documents by perplexity and keep the best.",
     "data": "Fetch, verify and prepare corpora.",
     "init": "Write a recipe to start from.",
-    "train": "Train a neural model, regularized.",
+    "train": "Train a regularized neural model.",
     "evaluate": "Evaluate a trained model.",
     "translate": "Translate text with a trained model.",
     "generate": "Continue text with a trained model.",
-    "sweep": "Run the cells of a grid, again after a stop if need be.",
+    "sweep": "Search settings and train the best with every seed; can be interrupted.",
     "compare": "Test whether one run is better than another.",
     "report": "Tables and figures of finished runs.",
-    "demo": "The main job in small, on text that is already here.",
-    "env": "Versions, cores, folders: what a bug report needs.",
+    "demo": "A small experiment on text that comes with Python.",
+    "env": "Versions, cores and folders, for bug reports.",
 }
 
 
 def verbs() -> list[str]:
-    """The verbs whose modules are installed, in the order of a day's work.
+    """The verbs whose modules are installed, in the order of `VERBS`.
 
     >>> verbs()[-1]
     'env'
@@ -63,11 +63,11 @@ class LazyVerbs(TyperGroup):
         return verbs()
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The verb as a command, or None when there is none of that name."""
+        """The verb as a command, or None if there is no such verb."""
         return _command(cmd_name) if cmd_name in verbs() else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As the base class, but an unknown verb is answered with the nearest one."""
+        """As in the base class, but the error for an unknown verb suggests the nearest one."""
         if args and args[0] not in verbs():
             near = difflib.get_close_matches(args[0], verbs(), n=1)
             ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean '{near[0]}'?" if near else ""))
@@ -79,7 +79,7 @@ class LazyVerbs(TyperGroup):
             formatter.write_dl([(verb, VERBS[verb]) for verb in verbs()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; an error that the user can mend becomes two lines and an exit code."""
+        """Run the verb; an error that the user can fix becomes two lines and an exit code."""
         with _errors_as_lines():
             result = super().invoke(ctx)
             sys.stdout.flush()  # a full disk or a closed pipe shows here, not at interpreter exit
@@ -112,7 +112,7 @@ def _errors_as_lines() -> Iterator[None]:
     except OSError as error:
         _fail(_describe(error), "check the path, its permissions and the space on the disk")
     except MemoryError:
-        _fail("out of memory", "a lower order or count thresholds need less")
+        _fail("out of memory", "use a lower order or count thresholds")
 
 
 def _fail(message: str, hint: str) -> None:
@@ -129,7 +129,7 @@ def _describe(error: OSError) -> str:
 
 
 def _flush_or_drop() -> None:
-    """Flush stdout; if it takes no more, drop what is buffered, lest it fail again at interpreter exit."""
+    """Flush stdout; if that fails, drop what is buffered, or it would fail again at interpreter exit."""
     try:
         sys.stdout.flush()
     except OSError:

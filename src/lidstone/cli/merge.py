@@ -14,10 +14,10 @@ def merge(
     counts: Annotated[list[Path], typer.Argument(metavar="COUNTS", help="Two or more files made by count.")],
     output: OUTPUT,
     memory: Annotated[
-        str | None, typer.Option(help="At most this much memory, such as 4G; half of the machine's unless given.")
+        str | None, typer.Option(help="At most this much memory, such as 4G; by default half of the machine's.")
     ] = None,
     temporary: Annotated[
-        Path | None, typer.Option(help="The folder for temporary files; beside the output unless given.")
+        Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")
     ] = None,
     as_json: JSON = False,
 ) -> None:

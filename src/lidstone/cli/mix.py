@@ -41,7 +41,7 @@ def mix(
 
 
 def parse_weights(text: str | None) -> Any:
-    """Numbers between commas, or `em`.
+    """Numbers separated by commas, or `em`.
 
     >>> parse_weights("0.7,0.3"), parse_weights("em"), parse_weights(None)
     ([0.7, 0.3], 'em', None)
@@ -51,7 +51,7 @@ def parse_weights(text: str | None) -> Any:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise InputError(f"--weights {text} are not numbers", hint="such as 0.7,0.3, or em") from error
+        raise InputError(f"--weights {text} are not numbers", hint="use numbers such as 0.7,0.3, or em") from error
 
 
 def _print(table: BackoffTable, names: list[str], as_json: bool) -> None:

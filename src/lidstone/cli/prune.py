@@ -24,7 +24,7 @@ def prune(
     size: Annotated[int | None, typer.Option(help="Or keep this many n-grams at most, all orders together.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """Drop the n-grams that matter least, by relative entropy (Stolcke 1998); the result still sums to one."""
+    """Drop the least important n-grams by relative entropy (Stolcke 1998); the result still sums to one."""
     from lidstone.ngram.combine.pruning import prune as prune_table
 
     check_model_output(output)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Format(str, Enum):
-    """How tables are written."""
+    """The formats of tables."""
 
     text = "text"
     markdown = "markdown"
@@ -25,7 +25,7 @@ class Format(str, Enum):
 
 
 class Correction(str, Enum):
-    """What is done about several systems at once."""
+    """How p-values are corrected for several systems."""
 
     holm = "holm"
     none = "none"
@@ -33,7 +33,7 @@ class Correction(str, Enum):
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or run.json files.", metavar="RUNS...")],
-    format: Annotated[Format, typer.Option(help="How the tables are written to stdout.")] = Format.text,
+    format: Annotated[Format, typer.Option(help="The format of the tables on stdout.")] = Format.text,
     json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page here.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Write figures as PNG and SVG into this folder.")] = None,
@@ -44,7 +44,7 @@ def report(
     correction: Annotated[Correction, typer.Option(help="For several systems against one baseline.")] = Correction.holm,
     permutations: Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")] = 10_000,
     samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=1, help="Of the flips and resamples.")] = 1,
+    seed: Annotated[int, typer.Option(min=1, help="The seed of the flips and resamples.")] = 1,
     tests: Annotated[bool, typer.Option(help="Make tests of significance.")] = True,
     split: Annotated[bool, typer.Option("--split", help="One report for each test set and vocabulary.")] = False,
     skip_damaged: Annotated[bool, typer.Option("--skip-damaged", help="Leave damaged runs out.")] = False,
@@ -62,7 +62,7 @@ def report(
     _write_files(reports, html, plots)
     print(_tables(reports, Format.json if json else format), end="")
     for one in reports:
-        _talk(one)
+        _print_notes(one)
 
 
 def _tables(reports: list[Report], format: Format) -> str:
@@ -85,7 +85,7 @@ def _write_files(reports: list[Report], html: Path | None, plots: Path | None) -
             say(f"wrote {len(written)} figures into {written[0].parent}")
 
 
-def _talk(report: Report) -> None:
+def _print_notes(report: Report) -> None:
     say(report.verdict)
     for warning in report.warnings:
         say(f"note: {warning}")

@@ -21,7 +21,7 @@ def sample(
     limit: Annotated[int, typer.Option(min=1, help="The longest sentence, in words.")] = 100,
     as_json: JSON = False,
 ) -> None:
-    """Draw sentences from a model, one a line; the signature goes to stderr."""
+    """Draw sentences from a model, one per line; the signature goes to stderr."""
     model = read_table(table)
     sentences = draw(model, number, seed, limit)
     signature = f"{table_signature(model)}|seed:{seed}"
@@ -34,7 +34,7 @@ def sample(
 
 
 def draw(table: BackoffTable, number: int, seed: int, limit: int) -> Iterator[str]:
-    """Sentences as text; each has a seed of its own, so the first are the same whatever `number` is."""
+    """Sentences as text; each has its own seed, so the first ones do not depend on `number`."""
     import numpy as np
 
     tokens = table.vocab.tokens or [str(token) for token in range(table.vocab.size)]

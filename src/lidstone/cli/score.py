@@ -1,4 +1,4 @@
-"""`lidstone score`: perplexity of a text, whole, by the line or by the word. The text passes in constant memory."""
+"""`lidstone score`: perplexity of a text, with scores by line or by word on request, in constant memory."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def score(
 ) -> None:
     """Perplexity of a text under a model; ends of sentences count as tokens.
 
-    With --sentences or --words stdout holds one record for each line of the text, also a blank one, and nothing else;
-    the summary goes to stderr.
+    With --sentences or --words, stdout has one record for each line of the text, blank lines included; the summary
+    goes to stderr.
     """
     from lidstone.ngram.scoring import Totals
 
     if sentences and words:
-        raise InputError("--sentences and --words are two kinds of records", hint="give one of them")
+        raise InputError("--sentences and --words cannot be combined", hint="use one of them")
     treatment = check_blank(blank)
     model, totals, digest = read_table(table), Totals(), _Digest(treatment)
     kept: list[Record] = []
@@ -58,7 +58,7 @@ def score(
 
 
 def summary(table: BackoffTable, totals: Totals, text: str) -> Record:
-    """Perplexity, its denominator, and what it was measured on and with; `text` is a hash of the text's words."""
+    """Perplexity, its denominator and its signature; `text` is a hash of the text's words."""
     return {
         "perplexity": totals.perplexity,
         "tokens": totals.tokens,
@@ -82,7 +82,7 @@ def _scored(
 
 
 class _Digest:
-    """A hash of the words of each line; runs of spaces, and lines that are skipped, make no difference."""
+    """A hash of the words of each line; it does not depend on the number of spaces or on skipped lines."""
 
     def __init__(self, blank: Blank) -> None:
         import hashlib

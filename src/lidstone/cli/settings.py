@@ -29,7 +29,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_literal(text: str) -> Any:
-    """The value that `text` spells in Python or JSON; a word that is neither is itself.
+    """The value of a Python or JSON literal; other text is a string.
 
     >>> [parse_literal(text) for text in ("0.5", "(1, 2)", "null", "None", "uniform")]
     [0.5, (1, 2), None, None, 'uniform']

@@ -39,12 +39,10 @@ def sweep(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.epochs=3.")
     ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(help="Only this method of the recipe; may be given again.")
-    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method of the recipe; may be repeated.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")] = Path("runs"),
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Cells side by side. [default: 1; with ray: as many as fit]")
+        int | None, typer.Option(min=1, help="Cells computed in parallel. [default: 1; with ray: as many as fit]")
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads of a process. [default: the cores, shared; with ray: 1]")
@@ -61,7 +59,8 @@ def sweep(
 ) -> None:
     """Run a recipe's sweep: a grid or a search, chosen on validation, then the best setting over the seeds.
 
-    It may be killed and started again at any time: nothing is computed twice. Start it several times to share the work.
+    It may be killed and started again at any time: finished cells are not computed again. Several processes share the
+    work if each runs this command.
     """
     from lidstone.errors import InputError
     from lidstone.experiment.explorer import write_explorer
@@ -102,7 +101,7 @@ def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
 
 
 def _share(engine: EngineName, processes: int) -> int | None:
-    """The threads of a process: with several side by side, its share of the cores; alone, what the recipe says."""
+    """The threads of a process: of several processes, its share of the cores; of one, the recipe's value."""
     if engine is EngineName.ray:
         return 1
     return max(1, usable_cores() // processes) if processes > 1 else None
@@ -151,7 +150,7 @@ def _show_result(planned: Sweep, states: list[MethodState], as_json: bool) -> No
     for failure in failures:
         say(f"failed: {failure}")
     if failures:
-        say("hint: start the sweep again to try these once more; sweep.log in the folder of runs may say more")
+        say("hint: start the sweep again to repeat these; see sweep.log in the folder of runs")
         raise typer.Exit(1)
 
 

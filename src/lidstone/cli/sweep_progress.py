@@ -1,4 +1,4 @@
-"""How far a sweep is: a live table on a terminal, one line per finished cell elsewhere; all on stderr."""
+"""The progress of a sweep on stderr: a live table on a terminal, else one line per finished cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Live:
-    """A table on stderr that shows how far each method is."""
+    """A table on stderr with the progress of each method."""
 
     def __init__(self, planned: Sweep) -> None:
         from rich.console import Console
@@ -43,7 +43,7 @@ class Lines:
         self.ended: list[str] = []
 
     def report(self, cell: Cell, outcome: Outcome) -> None:
-        """Note the line of a cell."""
+        """Store the line of a cell."""
         score = number_of(outcome.score(self.planned.metric))
         how = outcome.message if outcome.state == "failed" else f"valid {self.planned.metric} {score}"
         took = f", {outcome.seconds:.0f} s" if outcome.seconds is not None and outcome.computed else ""
@@ -51,7 +51,7 @@ class Lines:
         self.ended.append(f"{cell}: {state}, {how}{took}")
 
     def update(self, states: list[MethodState], left: float | None) -> None:
-        """Print the noted lines, with how much of the sweep is done."""
+        """Print the stored lines, with the progress of the sweep."""
         done = sum(len(state.outcomes) for state in states) - len(self.ended)
         total = sum(len(state.outcomes) + self.planned.cells_left(state) for state in states)
         for number, line in enumerate(self.ended, done + 1):
@@ -60,7 +60,7 @@ class Lines:
 
 
 def progress_table(planned: Sweep, states: list[MethodState], left: float | None) -> Any:
-    """How far each method is, for a terminal."""
+    """The progress of each method, as a table for a terminal."""
     from rich.table import Table
 
     headers = ("method", "done", "to come", "in work", f"best valid {planned.metric}", "setting")
@@ -79,7 +79,7 @@ def number_of(score: float | None) -> str:
 
 
 def clock(seconds: float | None) -> str:
-    """How long, roughly.
+    """The time left, rounded.
 
     >>> clock(5400.0), clock(20.0), clock(0.0)
     ('about 1 h 30 min left', 'less than a minute left', 'nothing left to do')

@@ -29,7 +29,7 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.seed=2.")
     ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="Train only this method of the recipe; may be given again.")
+        list[str] | None, typer.Option(help="Train only this method of the recipe; may be repeated.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The seed, as --set training.seed=N.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")] = Path("runs"),
@@ -39,7 +39,7 @@ def train(
     ] = False,
     as_json: JSON = False,
 ) -> None:
-    """Train a recipe's method, or each of them in turn, and record it; a run that is complete is not done again."""
+    """Train a recipe's methods, one after the other, and record the runs; complete runs are not trained again."""
     from lidstone.experiment.corpora import hold_corpus
     from lidstone.experiment.explorer import write_explorer
     from lidstone.experiment.run import train as run_recipe
@@ -55,7 +55,7 @@ def train(
         done = run_recipe(one, output, prepared=prepared, resume=resume, tensorboard=tensorboard)
         if process_rank() == 0:
             runs.append(done)
-            print_json(summary(done)) if as_json else _announce(done)
+            print_json(summary(done)) if as_json else _print_state(done)
     if runs:
         write_explorer(loaded, output, prepared)
     if runs and not as_json:
@@ -70,12 +70,12 @@ def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """What is worth a line of JSON; the rest is in run.json."""
+    """The main results for a line of JSON; everything is in run.json."""
     keys = ("id", "task", "name", "method", "seed", "signature", "metrics", "cost")
     return {"run": str(run.folder), "computed": run.computed, **{key: run.record[key] for key in keys}}
 
 
-def _announce(run: Run) -> None:
+def _print_state(run: Run) -> None:
     say(f"{run.record['name']}: {'trained' if run.computed else 'complete already'}, {run.folder}")
 
 
