@@ -157,20 +157,20 @@ def test_folders_of_newer_versions_are_refused(tmp_path: Path) -> None:
         sweep(tmp_path).run(InProcess(pretend))
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(RunError, match="damaged"):
-        sweep(tmp_path).look()
+        sweep(tmp_path).read_states()
 
 
 def test_the_best_of_a_later_look_is_known(tmp_path: Path) -> None:
-    before = sweep(tmp_path).look()
+    before = sweep(tmp_path).read_states()
     assert [sweep(tmp_path).cells_left(state) for state in before] == [1 + 2, 10 + 2]
     assert sweep(tmp_path).seconds_left(before, 1) is None
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(KeyboardInterrupt):
         sweep(tmp_path).run(CutShort(6))
-    middle = sweep(tmp_path).look()
+    middle = sweep(tmp_path).read_states()
     assert sweep(tmp_path).seconds_left(middle, 3) == (CELLS - 6) * 60.0 / 3
     sweep(tmp_path).run(InProcess(pretend))
-    after = sweep(tmp_path).look()
+    after = sweep(tmp_path).read_states()
     assert [state.best.settings for state in after if state.best] == [{}, BEST]
     assert sweep(tmp_path).seconds_left(after, 1) == 0.0
 

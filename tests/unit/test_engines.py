@@ -129,7 +129,7 @@ def test_a_worker_that_dies_takes_only_its_own_cell_with_it(tmp_path: Path, work
 
 @pytest.mark.parametrize("address", ["head", "ray://head", "head:port"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(RunError, match=r"is no address of a Ray cluster. hint: give auto, HOST:6379"):
+    with pytest.raises(RunError, match=r"is not the address of a Ray cluster. hint: use auto, HOST:6379"):
         _probe(address)
 
 

@@ -98,7 +98,7 @@ def test_sample_cells_have_every_value() -> None:
         ("{regularizer.gama_plus: [1]}", "unknown axis regularizer.gama_plus", "did you mean gamma_plus?"),
         ("{regularizer.schedule.knd: [constant]}", "unknown axis regularizer.schedule.knd", "did you mean kind?"),
         ("{training: [1]}", "the axis training is a section", "learning_rate"),
-        ("{training.epochs: []}", "the axis training.epochs has no values", "give a list"),
+        ("{training.epochs: []}", "the axis training.epochs has no values", "write a list"),
         ("{training.epochs: [1, 2, 1]}", "has a value twice", "once"),
         ("{training.seed: [1, 2]}", "training.seed cannot be an axis", "docs"),
         ("{training.threads: [1, 2]}", "does not change what is trained", "docs"),
@@ -115,7 +115,7 @@ def test_useless_axes_are_refused(axes: str, message: str, hint: str) -> None:
 
 def test_axes_of_an_unknown_method_are_refused() -> None:
     recipe = load_recipe(SIX_METHODS, ["sweep.by_method={katzz: {regularizer.parameters.k: [5]}}"])
-    with pytest.raises(RecipeError, match=r"names 'katzz', which is no method of demo\. hint: did you mean katz\?"):
+    with pytest.raises(RecipeError, match=r"has 'katzz', which is not a method of demo\. hint: did you mean katz\?"):
         check_axes(recipe)
 
 

@@ -12,7 +12,7 @@ from tests.sweep_cells import CELLS, pretend_training, recipe
 from lidstone.corpus import prepare
 from lidstone.errors import RunError
 from lidstone.experiment import corpora, record
-from lidstone.experiment.corpora import hold_corpus
+from lidstone.experiment.corpora import cached_corpus
 from lidstone.experiment.explorer import write_explorer
 from lidstone.experiment.run import Run
 from lidstone.recipe.recipe import Recipe
@@ -61,7 +61,7 @@ def test_each_step_is_taken_once(
     monkeypatch.setattr("lidstone.experiment.run.train_run", train)
     more = (f"sweep.search={search}", "sweep.trials=10")  # as many as there are settings
     planned = Sweep(recipe(*more), tmp_path)
-    before = planned.look()
+    before = planned.read_states()
     states = planned.run(InProcess(compute))
     write_explorer(planned.recipe, tmp_path, planned.jobs.corpus(planned.recipe))
     assert [planned.cells_left(state) for state in states] == [0, 0]
@@ -84,13 +84,13 @@ def count_reads(job: Job) -> Outcome:
             return original(*args)
 
         prepare.read_corpus = read
-    hold_corpus(job.recipe, job.corpus)
+    cached_corpus(job.recipe, job.corpus)
     return Outcome("complete", {"reads": prepare.reads})  # type: ignore[attr-defined]
 
 
 def test_a_worker_reads_the_corpus_once(tmp_path: Path) -> None:
     planned = Sweep(recipe(), tmp_path)
-    cells = [task.cell for state in planned.look() for task in state.todo][:3]
+    cells = [task.cell for state in planned.read_states() for task in state.todo][:3]
     engine = Processes(1, compute=count_reads)
     try:
         for cell in cells:
@@ -107,11 +107,11 @@ def test_text_that_changes_under_a_running_sweep_is_refused(tmp_path: Path) -> N
     text.write_text("a b c\n" * 40)
     own = recipe(f"corpus={{train: {text}}}", "tokenizer.min_count=1")
     planned = Sweep(own, tmp_path / "runs")
-    job = planned.jobs.of(planned.look()[0].todo[0].cell)
+    job = planned.jobs.of(planned.read_states()[0].todo[0].cell)
     text.write_text("a b d\n" * 40)
-    assert hold_corpus(job.recipe, job.corpus).key == job.corpus  # this process has it in memory
+    assert cached_corpus(job.recipe, job.corpus).key == job.corpus  # this process has it in memory
     corpora._HELD.clear()
     with pytest.raises(RunError, match="is not the one that the sweep was started with"):
-        hold_corpus(job.recipe, job.corpus)
+        cached_corpus(job.recipe, job.corpus)
     again = Sweep(own, tmp_path / "runs")  # a new sweep reads the text as it is now
-    assert again.jobs.of(again.look()[0].todo[0].cell).name != job.name
+    assert again.jobs.of(again.read_states()[0].todo[0].cell).name != job.name

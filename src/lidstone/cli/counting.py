@@ -103,7 +103,7 @@ def count_on_cluster(settings: Settings, engine: str, address: str | None) -> di
             vocab=settings.vocab,
             skip_bad=settings.skip_bad,
             blank=settings.blank,
-            told=say,
+            report=say,
         )
     finally:
         ray.shutdown()

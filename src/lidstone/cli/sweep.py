@@ -85,7 +85,7 @@ def sweep(
 
 def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
     """Estimate the time, then run the sweep: with a live table on a terminal, else with a line per finished cell."""
-    before = planned.look()
+    before = planned.read_states()
     left = planned.seconds_left(before, engine.width)
     if left is None and any(map(planned.cells_left, before)):
         planned.estimate(engine)
@@ -120,7 +120,7 @@ def _engine(
 
 
 def _show_cells(planned: Sweep, jobs: int, as_json: bool) -> None:
-    states = planned.look()
+    states = planned.read_states()
     rows = [row for state in states for row in _rows(planned, state)]
     left, seconds = sum(map(planned.cells_left, states)), planned.seconds_left(states, jobs)
     if as_json:

@@ -40,7 +40,7 @@ def train(
     as_json: JSON = False,
 ) -> None:
     """Train a recipe's methods, one after the other, and record the runs; complete runs are not trained again."""
-    from lidstone.experiment.corpora import hold_corpus
+    from lidstone.experiment.corpora import cached_corpus
     from lidstone.experiment.explorer import write_explorer
     from lidstone.experiment.run import train as run_recipe
     from lidstone.recipe.recipe import load_recipe
@@ -49,7 +49,7 @@ def train(
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
     loaded = load_recipe(recipe, overrides)
     with first_process_first():
-        prepared = hold_corpus(loaded)
+        prepared = cached_corpus(loaded)
     runs = []
     for one in chosen(loaded, method or ()):
         done = run_recipe(one, output, prepared=prepared, resume=resume, tensorboard=tensorboard)

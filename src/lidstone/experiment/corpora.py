@@ -1,4 +1,4 @@
-"""The prepared corpora that this process holds in memory: many runs on the same text read it once."""
+"""Prepared corpora in the memory of this process: many runs on the same text read it once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from lidstone.errors import RunError
 from lidstone.recipe.recipe import Recipe
 
 KEPT = 4
-"""How many corpora are held: a sweep may vary the text, for instance corpus.fraction."""
+"""How many corpora are kept in memory: a sweep may vary the text, for instance corpus.fraction."""
 _HELD: dict[str, Prepared] = {}
 
 
-def hold_corpus(recipe: Recipe, key: str | None = None) -> Prepared:
-    """The prepared corpus of a recipe; with its key (`Prepared.key`), from memory if this process holds it.
+def cached_corpus(recipe: Recipe, key: str | None = None) -> Prepared:
+    """The prepared corpus of a recipe; with its key (`Prepared.key`), from memory if it is there.
 
     The key is a hash of the text and the settings, so a corpus in memory is never out of date. Without a key the text
     is read again.

@@ -1,4 +1,4 @@
-"""How long a training will take, from a few of its updates."""
+"""Estimate the time of a training from a few of its updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SENTENCES, TRANSLATIONS = 64, 8  # how many are scored, and translated, to time 
 
 
 def estimate_seconds(recipe: Recipe, prepared: Prepared) -> float:
-    """Seconds of training and evaluation if nothing stops the training early; trains a few updates to find out."""
+    """Seconds of training and evaluation without early stopping; trains a few updates to measure."""
     from lidstone.experiment.run import quiet_transformers
 
     quiet_transformers()
@@ -55,7 +55,7 @@ def _no_score(model: Any) -> dict[str, float]:
 
 
 def _seconds_of_scoring(scorer: Scorer, model: Any, split: Split) -> float:
-    """What an evaluation takes, from some of its sentences."""
+    """The time of an evaluation, from some of its sentences."""
     seconds = _timed(lambda some: scorer.likelihood(model, split, some), len(split), SENTENCES)
     if split.source is not None:
         seconds += _timed(lambda some: scorer.hypotheses(model, split, some), len(split), TRANSLATIONS)

@@ -1,4 +1,4 @@
-"""What the report's explorer shows: p, p~, p+ and p- of a recipe's smoothers after frequent histories.
+"""The data of the report's explorer: p, p~, p+ and p- of a recipe's smoothers after frequent histories.
 
 Written once per folder of runs, as `explorer.json`, from the tables that the runs were trained with.
 """
@@ -28,7 +28,7 @@ HISTORIES = 40
 
 
 def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None = None) -> Path | None:
-    """Write `explorer.json` beside the runs of a recipe; None where no method has a smoother that is defined."""
+    """Write `explorer.json` into the folder of runs; None if no method has a smoother that is defined."""
     from lidstone.regularizer.explain import explorer_data
 
     methods = [method for method in recipe.methods or (recipe.regularizer,) if method.smoother]

@@ -1,6 +1,6 @@
 """From the regularizer of a recipe to the loss that is trained with: counts, table, strengths.
 
-Counts and tables are kept by the hash of what they were made from, so seeds, strengths and models share them.
+Counts and tables are cached under the hash of their inputs, so seeds, strengths and models share them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT = 1
 def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linear: bool = False) -> SmoothedLoss:
     """The loss of one method; `steps` is the length of the training, for schedules.
 
-    `linear` takes hidden states instead of logits, where the method allows: quicker, and never holds all logits.
+    `linear` takes hidden states instead of logits, if the method allows: faster, and without storing all logits.
     """
     from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.regularizer.loss import SmoothedCrossEntropy
@@ -70,12 +70,12 @@ def make_table(regularizer: Regularizer, prepared: Prepared) -> tuple[BackoffTab
 
 
 def count_training_text(prepared: Prepared, order: int) -> Counts:
-    """Counts of the training text, taken from the cache where they are there."""
+    """Counts of the training text, from the cache if they are there."""
     from lidstone.ngram.counts import count
 
     stream = prepared.train.target.stream
     key = _hash(stream.tobytes(), prepared.vocab.fingerprint, order)
-    return _kept("counts", key, lambda: count(stream, prepared.vocab, order))
+    return _cached("counts", key, lambda: count(stream, prepared.vocab, order))
 
 
 def fit_smoother(regularizer: Regularizer, counts: Counts, prepared: Prepared) -> BackoffTable:
@@ -93,13 +93,13 @@ def fit_smoother(regularizer: Regularizer, counts: Counts, prepared: Prepared) -
 
 
 def fit_table(name: str, smoother: Any, counts: Counts) -> BackoffTable:
-    """The table of a smoother, taken from the cache where it is there."""
+    """The table of a smoother, from the cache if it is there."""
     key = _hash(counts.fingerprint, name, repr(smoother))
-    return _kept("tables", key, lambda: smoother.fit(counts))
+    return _cached("tables", key, lambda: smoother.fit(counts))
 
 
-def _kept(kind: str, key: str, make: Callable[[], Thing]) -> Thing:
-    """What the cache has under this key; else it is made, and kept."""
+def _cached(kind: str, key: str, make: Callable[[], Thing]) -> Thing:
+    """What the cache has under this key; if nothing, it is made and stored."""
     from lidstone.ngram.storage import load, save
 
     path = _folder(kind) / f"{key}.safetensors"

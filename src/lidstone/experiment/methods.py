@@ -1,7 +1,7 @@
-"""The methods that are no change of the loss: noising changes the training text, the residual changes the model.
+"""The methods that do not change the loss: noising changes the training text, the residual changes the model.
 
-A model that was trained as the residual of an n-gram model is only whole with that table: it is saved beside the
-weights, and loading attaches it again.
+A model that was trained as the residual of an n-gram model needs that table: it is saved with the weights, and
+loading attaches it again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLE, FACTS = "residual.safetensors", "residual.json"
 
 
 def make_noise(regularizer: Regularizer, prepared: Prepared, blank: int) -> Noising | None:
-    """The noise of a recipe; None for any other method. `blank` is an id that is read nowhere else."""
+    """The noise of a recipe; None for any other method. `blank` is an id that inputs do not have otherwise."""
     from lidstone.training.noising import Noising
 
     if regularizer.kind != "noising":
@@ -41,7 +41,7 @@ def make_noise(regularizer: Regularizer, prepared: Prepared, blank: int) -> Nois
 
 
 def attach_residual(regularizer: Regularizer, prepared: Prepared, model: Any) -> None:
-    """Let the model be the residual of an n-gram model, where the recipe says so."""
+    """Attach the n-gram model to the network, if the recipe's kind is residual."""
     from lidstone.training.residual import NgramResidual
 
     if regularizer.kind != "residual":
@@ -76,7 +76,7 @@ def fold_tables(regularizer: Regularizer, prepared: Prepared) -> list[BackoffTab
 
 
 def table_signature(model: Any) -> dict[str, Any] | None:
-    """What the table of a model's residual is; None for other models."""
+    """The signature of the table of a model's residual; None for other models."""
     residual = residual_of(model)
     return None if residual is None else residual.signature
 
@@ -90,7 +90,7 @@ def residual_of(model: Any) -> NgramResidual | None:
 
 @contextmanager
 def generating(model: Any, mixture: Mixture | None = None) -> Iterator[Any]:
-    """The logits processors of `generate`: a model's residual, which its forward pass then leaves out; a mixture."""
+    """The logits processors for `generate`: the mixture, or the residual, which the forward pass then leaves out."""
     from transformers import LogitsProcessorList
 
     residual = residual_of(model)

@@ -26,7 +26,7 @@ def make_mixture(
     """Mix a saved language model with a table; the weight as given, or by EM on validation text."""
     table.require(saved.target.vocabulary)
     if (weight is None) == (valid is None):
-        raise InputError("a mixture needs one weight", hint="give --weight, or validation text with --fit-weight")
+        raise InputError("a mixture needs one weight", hint="use --weight, or validation text with --fit-weight")
     mixture = Mixture(saved.model, table, 0.5 if weight is None else weight, reach_of(saved.model))
     return mixture if valid is None else mixture.fit(encoded(saved, read_lines(valid)))
 
@@ -40,13 +40,13 @@ def own_ngram(run: str | Path) -> tuple[BackoffTable, float]:
 
     record = read_record(Path(run)) if Path(run).is_dir() else None
     if record is None or "ngram" not in record:
-        raise InputError(f"{run} keeps no n-gram model of its training text", hint="give a table instead of 'train'")
+        raise InputError(f"{run} has no n-gram model of its training text", hint="pass a table instead of 'train'")
     prepared = prepare_corpus(load_recipe(run))
     return fit_ngram(prepared, int(record["ngram"]["order"])), float(record["mixture"]["weight"])
 
 
 def mixed_perplexities(mixture: Mixture, ids: Sequence[Ids], words: int) -> dict[str, Any]:
-    """Perplexities of the n-gram model and of the mixture, beside those of the network."""
+    """Perplexities of the n-gram model and of the mixture, in addition to those of the network."""
     scores = mixture.score(ids)
     return {
         **scores.network.summary(words),

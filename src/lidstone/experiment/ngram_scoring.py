@@ -1,7 +1,7 @@
 """The n-gram model of a run's own training text, and its mixture with the network, on the same ids.
 
-Modified Kneser-Ney; the order by perplexity on the validation text, the weight of the mixture by EM on it. A network
-that the n-gram model beats, or that adds nothing to it, is not worth its cost: every run says so.
+Modified Kneser-Ney; the order by perplexity on the validation text, the weight of the mixture by EM on it. Every run
+records both, to show whether the network is better than the n-gram model, and whether it adds to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FALLBACK = (0.5, 1.0, 1.5)  # lmplz --discount_fallback
 
 @dataclass(frozen=True)
 class NgramChoice:
-    """The n-gram model that the validation text likes best, and the perplexities that decided."""
+    """The n-gram model with the lowest validation perplexity, and the perplexities of all orders."""
 
     table: BackoffTable
     perplexities: dict[int, float]
@@ -62,7 +62,7 @@ def fit_ngram(prepared: Prepared, order: int) -> BackoffTable:
 def compare_with_ngram(
     prepared: Prepared, choice: NgramChoice, valid: SentenceScores, test: SentenceScores
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `run.json` keeps (`ngram`, `mixture`), and what the sentence file keeps; the network's scores are given."""
+    """The entries `ngram` and `mixture` of `run.json`, and those of the sentence file, from the network's scores."""
     assert valid.token_nll is not None
     weight = mixture_weight(valid.token_nll, _ngram_nll(choice, prepared.valid))
     on_valid = mix_scores(valid, _ngram_nll(choice, prepared.valid), weight)

@@ -1,7 +1,7 @@
 """`run.json`: everything a report needs of one run, and the id that names it.
 
-The id is the start of a hash of what decides the result: the recipe, the checksums of the data, the seed. So a complete
-run is found again instead of being computed again.
+The id is the start of a hash of everything that the result depends on: the recipe, the checksums of the data, the seed.
+So a complete run is found and not computed again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_id(recipe: Recipe, prepared: Prepared) -> str:
 
 
 def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
-    """The id of a run, from what its record keeps too: the checksums of the corpus and the vocabulary's fingerprint."""
+    """The id of a run, from values that its record has: the checksums of the corpus and the vocabulary's hash."""
     config = recipe.to_dict()
     for section in _IRRELEVANT:
         config.pop(section, None)
@@ -48,7 +48,7 @@ def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
 
 
 def method_of(regularizer: Regularizer) -> dict[str, Any]:
-    """The method, by what reports group runs by."""
+    """The method, with the keys by which reports group runs."""
     none = regularizer.kind == "none"
     plus, minus = (None, None) if none else regularizer.strengths
     own = regularizer.kind == "smoother"
@@ -67,7 +67,7 @@ def method_of(regularizer: Regularizer) -> dict[str, Any]:
 
 
 def _settings(regularizer: Regularizer) -> dict[str, Any]:
-    """What a method has besides its smoother's parameters."""
+    """The settings of a method other than its smoother's parameters."""
     if regularizer.kind == "noising":
         return {"noise": regularizer.noise}
     return {"folds": regularizer.folds} if regularizer.folds else {}
@@ -82,7 +82,7 @@ def versions() -> dict[str, str]:
 
 
 def peak_memory() -> int | None:
-    """Most bytes this process has held: in main memory, or on the GPU where there is one; None on Windows."""
+    """Peak memory of this process in bytes: main memory, or the GPU's where there is one; None on Windows."""
     import torch
 
     if torch.cuda.is_available():
@@ -100,14 +100,14 @@ def peak_memory() -> int | None:
 
 
 def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]) -> None:
-    """Write the sentences, then `run.json`: a folder that has it holds a complete run."""
+    """Write the sentences, then `run.json`: a folder that has it is a complete run."""
     with atomic_write(folder / SENTENCES) as temporary:
         temporary.write_bytes(gzip.compress(json.dumps(sentences, ensure_ascii=False).encode(), mtime=0))
     _write(folder, record)
 
 
 def add_name(folder: Path, record: dict[str, Any], name: str) -> None:
-    """Note that another method has the same complete run; reports show it under each of its names."""
+    """Record that another method shares this complete run; reports show it under each of its names."""
     if name in names_of(record):
         return
     with claim(folder.parent, f"{folder.name}.names", wait=True):
@@ -131,12 +131,12 @@ def read_record(folder: Path) -> dict[str, Any] | None:
         return None
     record = read_json(file, hint="delete the folder and train again")
     if not isinstance(record, dict):
-        raise FileFormatError(f"{file} is damaged: it holds no run", hint="delete the folder and train again")
+        raise FileFormatError(f"{file} is damaged: it has no run", hint="delete the folder and train again")
     return record if record.get("status") == "complete" else None
 
 
 def _finite(value: Any) -> Any:
-    """Without numbers that JSON cannot hold: a perplexity that overflows becomes null."""
+    """The value with null for NaN and infinity, which JSON does not have, such as a perplexity that overflows."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -42,7 +42,7 @@ Watch = Callable[[dict[str, float]], None]
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder and what its `run.json` holds."""
+    """A run's folder and the content of its `run.json`."""
 
     folder: Path
     record: dict[str, Any]
@@ -61,8 +61,8 @@ def train(
 ) -> Run:
     """Train the regularizer of a recipe (see `Recipe.method`), and record the run below `output`.
 
-    `prepared` is the recipe's corpus, for a caller that has it already. `watch` is called with the scores of every
-    validation; an error that it raises ends the training. A run that another process is training is refused.
+    `prepared` is the recipe's corpus, if the caller has it already. `watch` is called with the scores of every
+    validation; an error that it raises ends the training. If another process is training this run, it is an error.
     """
     if prepared is None:
         with first_process_first():
@@ -128,7 +128,7 @@ def _complete_run(folder: Path, name: str) -> Run | None:
 
 
 def _watched(score: Callable[[Any], dict[str, float]], watch: Watch | None) -> Callable[[Any], dict[str, float]]:
-    """A score that is passed to `watch` too."""
+    """The function `score`, which also passes its result to `watch`."""
     if watch is None:
         return score
 
@@ -185,10 +185,10 @@ def _record(
 
 @contextlib.contextmanager
 def _only_process(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run, or say that another process does."""
+    """Hold the lock of a run; an error if another process holds it."""
     with claim(folder.parent, folder.name) as mine:
         if not mine:
-            raise RunError(f"another process is training {folder}", hint="wait for it, or stop it first")
+            raise RunError(f"another process is training {folder}", hint="wait until it has finished, or stop it")
         yield
 
 
@@ -198,13 +198,13 @@ def _check_unfinished(folder: Path, resume: bool) -> None:
     found = last_checkpoint(folder / "checkpoints")
     if found is not None and not resume:
         raise RunError(
-            f"{folder} holds a training that was interrupted at step {found.step}",
+            f"the training in {folder} was interrupted at step {found.step}",
             hint="continue it with --resume, or delete the folder to start again",
         )
 
 
 def quiet_transformers() -> None:
-    """Have transformers print errors only: no progress bars, no advice."""
+    """Let transformers print errors only: no progress bars, no advice."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()

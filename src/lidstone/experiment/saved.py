@@ -1,4 +1,4 @@
-"""A trained model with all that is needed to use it: weights, vocabulary, merges, the search settings.
+"""A trained model with everything needed to use it: weights, vocabulary, merges, the search settings.
 
 model/  config.json  model.safetensors  ...      what `from_pretrained` of transformers reads
         lidstone.json                            the task and how to search
@@ -25,7 +25,7 @@ _BEAM_KEYS = {
     "factor": "max_length_factor",
     "extra": "max_length_extra",
     "batch_size": "batch_size",
-}  # what a file calls the fields of `Beam`
+}  # the names of the fields of `Beam` in a file
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SavedModel:
     source: TextPipeline | None
     beam: Beam
     name: str
-    """what it is called in output: the folder it came from"""
+    """its name in output: the folder it was loaded from"""
 
     def save(self, folder: Path) -> None:
         """Write everything into a folder."""
@@ -77,12 +77,12 @@ def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
 
 def _model_folder(path: Path) -> Path:
     if not path.exists():
-        raise InputError(f"there is no run or model {path}", hint="give a folder of runs/, or one with config.json")
+        raise InputError(f"there is no run or model {path}", hint="pass a folder of runs/, or one with config.json")
     for folder in (path / "model", path, path.parent / "model" if path.is_file() else path):
         if (folder / "config.json").is_file():
             return folder
     unfinished = " yet: the training is not finished" if (path / "checkpoints").is_dir() else ""
-    raise InputError(f"{path} has no model{unfinished}", hint="give a folder of runs/, or one with config.json")
+    raise InputError(f"{path} has no model{unfinished}", hint="pass a folder of runs/, or one with config.json")
 
 
 def _ours(folder: Path) -> SavedModel:
@@ -106,11 +106,11 @@ def _foreign(folder: Path) -> SavedModel:
 
     model = load_model(folder)
     if model.config.is_encoder_decoder:
-        raise InputError(f"{folder} is no model of lidstone", hint="translation models need lidstone.json beside them")
+        raise InputError(f"{folder} is not a model of lidstone", hint="translation models need a lidstone.json")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder} has no tokenizer", hint="save it beside the model") from error
+        raise InputError(f"{folder} has no tokenizer", hint="save the tokenizer into the same folder") from error
     size = model.get_output_embeddings().weight.shape[0]
     vocab = Vocabulary.from_tokenizer(tokenizer, size=size)
     return SavedModel("lm", model, TextPipeline(vocab=vocab, checkpoint=str(folder)), None, Beam(), folder.name)
@@ -128,7 +128,7 @@ def _read(path: Path) -> dict[str, Any]:
     hint = "train again, or copy the model folder again"
     value = read_json(path, hint)
     if not isinstance(value, dict):
-        raise FileFormatError(f"{path} is damaged: it holds no settings", hint=hint)
+        raise FileFormatError(f"{path} is damaged: it has no settings", hint=hint)
     return value
 
 

@@ -20,18 +20,18 @@ from lidstone.training.arguments import process_count, process_rank
 
 
 def reach_of(model: Any) -> int | None:
-    """The longest sequence a model reads, where its configuration says so."""
+    """The longest sequence a model reads, from its configuration; None if that does not have it."""
     return getattr(model.config, "max_position_embeddings", None)
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """What a run records of its test."""
+    """The test scores that a run records."""
 
     metrics: dict[str, Any]
     """of the network"""
     sentences: dict[str, Any]
-    """by sentence; nothing that has the corpus's text"""
+    """values of each sentence, without text of the corpus"""
     beside: dict[str, Any]
     """language models: the scores of the n-gram model and of the mixture, under `ngram` and `mixture`"""
 
@@ -44,7 +44,7 @@ class Scorer:
     prepared: Prepared
 
     def validation(self) -> Callable[[Any], dict[str, float]]:
-        """What is measured during training: the loss, and the metric that decides."""
+        """The validation during training: the loss, and the metric for early stopping."""
 
         def score(model: Any) -> dict[str, float]:
             found = self._shared_likelihood(model, self.prepared.valid)

@@ -1,4 +1,4 @@
-"""What a recipe asks to train: the untrained model, the training text in batches, the loss, and the noise."""
+"""What a recipe trains: the untrained model, the training text in batches, the loss, and the noise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """All that `fit` needs besides its settings."""
+    """Everything that `fit` needs in addition to its settings."""
 
     model: Any
     batches: Batches
@@ -33,7 +33,7 @@ class Setup:
 
 
 def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
-    """Build the model, the batches, the loss and the noise of a recipe, with as many CPU threads as it asks for."""
+    """Build the model, the batches, the loss and the noise of a recipe, and set the number of CPU threads."""
     import torch
 
     if recipe.training.threads is not None:

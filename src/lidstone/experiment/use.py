@@ -1,4 +1,4 @@
-"""What a trained model is used for: scoring text, translating lines, continuing prompts."""
+"""Use a trained model: score text, translate lines, continue prompts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def evaluate_files(saved: SavedModel, texts: Sequence[Source], mixture: Mixture 
         return {**perplexity_of(saved, lines, mixture), "signature": _signature(saved, lines)}
     if len(texts) != 2:
         raise InputError(
-            f"a translation model is evaluated on two files, not {len(texts)}", hint="give the source and the reference"
+            f"a translation model is evaluated on two files, not {len(texts)}", hint="pass the source and the reference"
         )
     pairs = aligned([read_lines(text) for text in texts], [name_of(text) for text in texts])
     if not pairs:
-        raise InputError("there is nothing to translate: no lines", hint="give some text")
+        raise InputError("there are no lines to translate", hint="pass a text that is not empty")
     sources, references = (list(side) for side in zip(*pairs, strict=True))
     found = translate_lines(saved, sources)
     return {
@@ -47,7 +47,7 @@ def perplexity_of(saved: SavedModel, lines: Iterable[str], mixture: Mixture | No
     """Perplexity per token and per word of the lines that have words, with both denominators."""
     kept = [words for words in saved.target.words(lines) if words]
     if not kept:
-        raise InputError("there is nothing to score: no line has a word", hint="give some text")
+        raise InputError("there is nothing to score: no line has a word", hint="pass a text that is not empty")
     vocab = saved.target.vocabulary
     ids = _encode_words(saved, kept)
     words = sum(len(line.split(" ")) for line in kept)
@@ -104,7 +104,7 @@ def continue_prompt(
     if room < 1:
         raise InputError(
             f"the prompt has {len(ids)} tokens, the model reads at most {reach_of(saved.model)}",
-            hint="give a shorter prompt",
+            hint="use a shorter prompt",
         )
     torch.manual_seed(seed)
     with torch.inference_mode(), generating(saved.model, mixture) as processors:
@@ -132,7 +132,7 @@ def _encode_words(saved: SavedModel, words: Sequence[str]) -> list[Any]:
 
 
 def _plain(saved: SavedModel, references: Sequence[str]) -> list[str]:
-    """References as translations look: read like the training text, tokenization undone."""
+    """References in the form of translations: read like the training text, tokenization undone."""
     return [saved.target.join(line.split(" ")) for line in saved.target.words(references)]
 
 

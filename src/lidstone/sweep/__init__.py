@@ -1,1 +1,1 @@
-"""Many runs: the grid, the search, where cells are computed, and how far a sweep is."""
+"""Sweeps of many runs: the grid, the search, the engines that compute cells, and the state of a sweep."""

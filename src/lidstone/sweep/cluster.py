@@ -49,7 +49,7 @@ class Ray:
         self.running[self.task.remote(job)] = job
 
     def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
-        """The next job that is done."""
+        """The next finished job."""
         done, _ = self.ray.wait(list(self.running), num_returns=1, timeout=timeout)
         if not done:
             return None
@@ -64,7 +64,7 @@ class Ray:
         self.ray.shutdown()
 
     def _check_node(self, resource: str, amount: int) -> None:
-        """Refuse a cell that fits no node: its task would never start."""
+        """Raise an error if a cell fits no node: its task would never start."""
         most = int(self._largest_node(resource))
         if most < amount:
             self.close()
@@ -100,7 +100,8 @@ def _probe(address: str | None) -> None:
     if not address or address in ("auto", "local"):
         return
     if not host or not port.isdigit():
-        raise RunError(f"{address!r} is no address of a Ray cluster", hint="give auto, HOST:6379 or ray://HOST:10001")
+        hint = "use auto, HOST:6379 or ray://HOST:10001"
+        raise RunError(f"{address!r} is not the address of a Ray cluster", hint=hint)
     try:
         with contextlib.closing(socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS)):
             pass

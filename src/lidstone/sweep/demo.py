@@ -1,4 +1,4 @@
-"""The demo: a sweep of the methods of `demo.yaml`, one training each, on text that every Python carries.
+"""The demo: a sweep of the methods of `demo.yaml`, one training each, on text that comes with Python.
 
 Each method is trained in a worker process with one thread: networks this small are faster that way than with several.
 """
@@ -28,27 +28,27 @@ SMOKE = (
     "model.width=32",
     "model.ffn=64",
 )
-"""What makes the demo take seconds: it shows that everything runs, not what it gives."""
+"""Settings with which the demo takes seconds: they show that everything runs; the numbers are meaningless."""
 
 
 def run_demo(
     output: Path, *, smoke: bool = False, workers: int | None = None, say: Callable[[str], None] = lambda text: None
 ) -> list[dict[str, Any]]:
-    """Train every method of the demo; the records of the runs, which stay in `output`/runs, in the recipe's order."""
+    """Train every method of the demo; return the records of the runs, which are in `output`/runs, in recipe order."""
     from lidstone.experiment.explorer import write_explorer
 
     recipe = load_recipe("demo", [*ONE_RUN_EACH, *(SMOKE if smoke else ())])
     planned = Sweep(recipe, output / "runs", threads=1)
     prepared = planned.jobs.corpus(recipe)
     words = int(prepared.train.words.sum())
-    say(f"{words:,} words to learn from, {prepared.vocab.size:,} types, {len(recipe.method_names)} methods")
+    say(f"{words:,} training words, {prepared.vocab.size:,} types, {len(recipe.method_names)} methods")
     records = _train_all(planned, workers or os.cpu_count() or 1, say)
     write_explorer(recipe, planned.output, prepared)
     return records
 
 
 def write_report(output: Path) -> tuple[str, list[Path]]:
-    """The table as text, and the files that hold it and more."""
+    """Write the report; return its table as text and the files."""
     from lidstone.files import write_text
     from lidstone.report import Report
     from lidstone.report.comparisons import compare_runs

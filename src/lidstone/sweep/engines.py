@@ -1,4 +1,4 @@
-"""Where the cells of a sweep are computed on one machine: in this process, or in workers beside it."""
+"""Engines that compute the cells of a sweep on one machine: in this process, or in worker processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", 
 
 
 class Engine(Protocol):
-    """Takes jobs and gives them back done, in any order."""
+    """Computes jobs; they finish in any order."""
 
     width: int
     """how many jobs run at once"""
@@ -32,7 +32,7 @@ class Engine(Protocol):
         """Start a job; at most `width` may be running."""
 
     def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
-        """The next job that is done; None if none is done within so many seconds."""
+        """The next finished job; None if none finishes within `timeout` seconds."""
 
     def close(self) -> None:
         """Stop everything, running jobs too."""
@@ -61,7 +61,7 @@ class InProcess:
 
 
 class Processes:
-    """Worker processes on this machine, each kept to its share of the cores.
+    """Worker processes on this machine, each limited to its share of the cores.
 
     A worker that dies, for instance for lack of memory, is replaced, and its cell started again. Workers end with the
     process that started them. What they print and log is appended to the file `log`.
@@ -80,7 +80,7 @@ class Processes:
         self._start(job, tries=1)
 
     def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
-        """The next job that is done."""
+        """The next finished job."""
         while ready := connection.wait(list(self.busy), timeout):
             worker, job, tries = self.busy.pop(ready[0])
             try:

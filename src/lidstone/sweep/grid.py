@@ -35,24 +35,24 @@ class Cell:
 
     method: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """values by dotted key, laid over the method's own"""
+    """values by dotted key, which replace the method's own"""
     seed: int = 1
 
     @property
     def key(self) -> str:
-        """Tells it from every other cell of a sweep."""
+        """Identifies the cell in a sweep."""
         return json.dumps([self.method, dict(self.settings), self.seed])
 
     @property
     def shown(self) -> str:
-        """The settings, short enough for a table."""
+        """The settings in short form, for tables."""
         return " ".join(f"{key.split('.')[-1]}={value}" for key, value in self.settings.items())
 
     def __str__(self) -> str:
         return " ".join(filter(None, [self.method, self.shown, f"seed={self.seed}"]))
 
     def recipe(self, base: Recipe) -> Recipe:
-        """The recipe of this training; what makes no sense is a `RecipeError` that names the cell."""
+        """The recipe of this training; an invalid one is a `RecipeError` that names the cell."""
         values = base.method(self.method).to_dict()
         values["sweep"] = {}
         _split_strengths(values["regularizer"], self.settings)
@@ -64,7 +64,7 @@ class Cell:
 def axes_of(recipe: Recipe, method: str) -> Axes:
     """The axes along which one method varies: the common ones that apply to it, and its own.
 
-    Nothing varies the regularizer of a method without one; a baseline has the strength gamma alone.
+    Axes of the regularizer do not apply to a method without one; of them only gamma applies to a baseline.
     """
     kind = recipe.method(method).regularizer.kind
     own = recipe.sweep.by_method.get(method, {})
@@ -73,11 +73,11 @@ def axes_of(recipe: Recipe, method: str) -> Axes:
 
 
 def check_axes(recipe: Recipe) -> None:
-    """Refuse axes that are unknown, empty or of no use, and methods that are not there."""
+    """Raise an error for axes that are unknown, empty or without effect, and for unknown methods."""
     for name in recipe.sweep.by_method:
         if name not in recipe.method_names:
             hint = nearest(name, recipe.method_names)
-            raise RecipeError(f"sweep.by_method names {name!r}, which is no method of {recipe.name}", hint=hint)
+            raise RecipeError(f"sweep.by_method has {name!r}, which is not a method of {recipe.name}", hint=hint)
     for axes in (recipe.sweep.axes, *recipe.sweep.by_method.values()):
         for key, values in axes.items():
             _check_axis(key, values)
@@ -97,7 +97,7 @@ def search_cells(recipe: Recipe, method: str) -> list[Cell]:
 
 
 def sample_cells(recipe: Recipe, method: str) -> list[Cell]:
-    """A few cells that have, between them, every value of every axis: where all combinations are too many.
+    """A few cells that together have every value of every axis, for when there are too many combinations.
 
     >>> from lidstone.recipe.recipe import load_recipe
     >>> recipe = load_recipe("demo", ["sweep.axes={training.epochs: [1, 2, 3], model.layers: [4, 5]}"])
@@ -133,9 +133,9 @@ def _check_axis(key: str, values: list[Any]) -> None:
             raise RecipeError(f"{key} cannot be an axis: {reason}", hint="see docs/sweeps.md")
     _check_key(key, parts)
     if not values:
-        raise RecipeError(f"the axis {key} has no values", hint="give a list, such as [0.05, 0.1]")
+        raise RecipeError(f"the axis {key} has no values", hint="write a list, such as [0.05, 0.1]")
     if len({json.dumps(value, sort_keys=True) for value in values}) < len(values):
-        raise RecipeError(f"the axis {key} has a value twice: {values}", hint="give each value once")
+        raise RecipeError(f"the axis {key} has a value twice: {values}", hint="list each value once")
 
 
 def _check_key(key: str, parts: list[str]) -> None:
@@ -155,7 +155,7 @@ def _check_key(key: str, parts: list[str]) -> None:
 
 
 def _split_strengths(regularizer: dict[str, Any], settings: Mapping[str, Any]) -> None:
-    """Let an axis vary one way of giving the strengths where the method gives them the other way."""
+    """Convert the strengths of a method between gamma and gamma_plus, gamma_minus, as the axes need."""
     both = regularizer["gamma"]
     if both is not None and any(key in settings for key in _STRENGTHS):
         regularizer |= {"gamma": None, "gamma_plus": both, "gamma_minus": both}

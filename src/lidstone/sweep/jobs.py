@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lidstone.corpus.prepared import Prepared
-from lidstone.experiment.corpora import hold_corpus
+from lidstone.experiment.corpora import cached_corpus
 from lidstone.experiment.record import run_id
 from lidstone.recipe.recipe import Recipe
 from lidstone.sweep.grid import Cell
@@ -16,7 +16,7 @@ from lidstone.sweep.grid import Cell
 
 @dataclass(frozen=True)
 class TrialName:
-    """Which trial of a search a cell is; any process can open it."""
+    """The trial of a search that a cell belongs to; any process can open it."""
 
     journal: str
     study: str
@@ -25,7 +25,7 @@ class TrialName:
 
 @dataclass(frozen=True)
 class Job:
-    """A cell with all that is known of it, to be sent to another process, which has nothing to work out again."""
+    """A cell with everything that another process needs to compute it."""
 
     name: str
     """the id of its run"""
@@ -36,13 +36,13 @@ class Job:
     corpus: str | None = None
     """the key of its prepared corpus"""
     label: str = ""
-    """what the cell is called in logs"""
+    """the name of the cell in logs"""
     trial: TrialName | None = None
     """for a search that may stop it early"""
     processes: int = 1
-    """how many train it together, by torchrun; then a search does not stop it early"""
+    """how many processes train it, by torchrun; a search does not stop such a training early"""
     timing: bool = False
-    """do not train: time a few updates, and estimate what the training would take"""
+    """do not train: time a few updates, and estimate the time of the training"""
 
     @property
     def folder(self) -> Path:
@@ -52,7 +52,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job."""
+    """The result of a job."""
 
     state: Literal["complete", "pruned", "busy", "failed"]
     """pruned: a search stopped it early; busy: another process computes it"""
@@ -62,7 +62,7 @@ class Outcome:
     message: str = ""
 
     def score(self, metric: str) -> float | None:
-        """On validation; None if it has none, or one that is not finite."""
+        """The score on validation; None if there is none, or if it is not finite."""
         return self.record["metrics"]["valid"].get(metric) if self.record else None
 
     @property
@@ -81,13 +81,13 @@ class Jobs:
         self._keys: dict[str, str] = {}
 
     def of(self, cell: Cell, trial: TrialName | None = None) -> Job:
-        """A cell as an engine takes it."""
+        """The job of a cell, for an engine."""
         if cell.key not in self._jobs:
             self._jobs[cell.key] = self._make(cell)
         return replace(self._jobs[cell.key], trial=trial)
 
     def recipe(self, cell: Cell) -> Recipe:
-        """The recipe of a cell; a cell that makes no sense is a `RecipeError`."""
+        """The recipe of a cell; an invalid one is a `RecipeError`."""
         if cell.key not in self._recipes:
             self._recipes[cell.key] = self._with_threads(cell.recipe(self.base))
         return self._recipes[cell.key]
@@ -97,7 +97,7 @@ class Jobs:
         values = recipe.model_dump(mode="json", include={"task", "corpus", "tokenizer"})
         values["checkpoint"] = recipe.model.checkpoint
         section = json.dumps(values, sort_keys=True)
-        prepared = hold_corpus(recipe, self._keys.get(section))
+        prepared = cached_corpus(recipe, self._keys.get(section))
         self._keys[section] = prepared.key
         return prepared
 

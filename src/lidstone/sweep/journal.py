@@ -1,4 +1,4 @@
-"""Optuna's journal file, opened so that a kill at any point leaves neither a stale lock nor half a line."""
+"""Optuna's journal file, with locks and line ends that survive a kill at any point."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from lidstone.sweep.jobs import Outcome, TrialName
 from lidstone.sweep.journal import open_study
 
 JOURNAL = "sweep.journal"
-TRIALS = 20  # where the recipe does not say how many
+TRIALS = 20  # if the recipe does not set sweep.trials
 DRAWS = 5  # how often to ask the sampler for a setting that is new, before drawing one at random
 
 
@@ -38,7 +38,7 @@ class Search:
         self.study = open_study(self.journal, self.name, minimize=recipe.evaluation.metric == "perplexity")
 
     def ask(self, limit: int) -> Tried | None:
-        """A setting that was not tried yet; None when `limit` of them have been, at most all there are."""
+        """A setting that was not tried yet; None when `limit` settings, or all, have been tried."""
         with claim(self.output, "search", wait=True):
             self._fail_incomplete_trials()
             known = {json.dumps(trial.params, sort_keys=True) for trial in self._trials()}
@@ -56,7 +56,7 @@ class Search:
             self.study.tell(trial.number, state=state, skip_if_finished=True)
 
     def tried(self) -> list[Tried]:
-        """Every setting chosen so far, by whichever process."""
+        """Every setting chosen so far, by any process."""
         found: dict[str, Tried] = {}
         for trial in self._trials():
             cell = self._cell(trial.params)
@@ -111,7 +111,7 @@ class Search:
         return TrialName(str(self.journal), self.name, number)
 
     def _fingerprint(self) -> str:
-        """Of all that the scores depend on: another recipe has another search."""
+        """A hash of everything that the scores depend on: another recipe has another search."""
         config = self.recipe.method(self.method).to_dict()
         config.pop("sweep")
         identity = json.dumps([config, list(self.axes.items()), seeds_of(self.recipe)[0]], sort_keys=True)
@@ -119,7 +119,7 @@ class Search:
 
 
 class RunningTrial:
-    """A trial in the process that computes it, which may be another than the one that asked for it."""
+    """A trial in the process that computes it, which may differ from the one that chose it."""
 
     def __init__(self, name: TrialName) -> None:
         from optuna.trial import Trial

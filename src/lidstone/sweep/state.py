@@ -1,4 +1,4 @@
-"""How far a sweep is: for each method, what is to do, what is being computed, and the outcomes."""
+"""The state of a sweep: for each method, the tasks to do, those being computed, and the outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lidstone.sweep.jobs import Outcome, TrialName
 from lidstone.sweep.search import Search
 
 SCHEMA = 1
-BUSY_SECONDS = 2.0  # how long to wait before looking again at a cell that another process computes
+BUSY_SECONDS = 2.0  # how long to wait before checking again a cell that another process computes
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Task:
 
 @dataclass
 class MethodState:
-    """How far the sweep of one method is."""
+    """The state of the sweep of one method."""
 
     method: str
     planned: int
@@ -51,7 +51,7 @@ class MethodState:
         return None if found is None else self.todo.pop(found)
 
     def postpone(self, task: Task) -> None:
-        """Look at a task again later: another process computes it."""
+        """Check a task again later: another process computes it."""
         task.not_before = time.monotonic() + BUSY_SECONDS
         self.todo.append(task)
 
@@ -68,7 +68,7 @@ class MethodState:
         return [(score, cell) for score, cell in complete if score is not None]
 
     def seconds(self) -> list[float]:
-        """How long its complete cells took."""
+        """The training times of its complete cells."""
         return [out.seconds for _, out in self.outcomes.values() if out.seconds is not None]
 
     def failures(self) -> list[str]:
@@ -77,7 +77,7 @@ class MethodState:
 
 
 def check_folder(output: Path) -> None:
-    """Refuse a folder of runs whose sweep was written by a later version."""
+    """Raise an error if the sweep in a folder of runs was written by a newer version."""
     file = output / "sweep.json"
     if not file.exists():
         return
@@ -90,7 +90,7 @@ def check_folder(output: Path) -> None:
 
 
 def mark_folder(output: Path) -> None:
-    """Note in a folder of runs that it holds a sweep, and of which version."""
+    """Write `sweep.json`, which marks a folder of runs as that of a sweep, with the version."""
     output.mkdir(parents=True, exist_ok=True)
     if not (output / "sweep.json").exists():
         write_text(output / "sweep.json", json.dumps({"schema": SCHEMA}) + "\n")

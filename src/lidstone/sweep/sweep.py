@@ -59,7 +59,7 @@ class Sweep:
                 self.jobs.recipe(cell)
 
     def run(self, engine: Engine, *, watch: Watch | None = None, report: Report | None = None) -> list[MethodState]:
-        """Compute what is missing; ends when the best setting of each method has all its seeds."""
+        """Compute the missing cells, until the best setting of each method has all its seeds."""
         check_folder(self.output)
         mark_folder(self.output)
         self._report = report
@@ -76,8 +76,8 @@ class Sweep:
             else:
                 return states
 
-    def look(self) -> list[MethodState]:
-        """What is done and what is to do, as far as it is known; computes nothing."""
+    def read_states(self) -> list[MethodState]:
+        """The finished cells and those to do, as far as they are known; computes nothing."""
         check_folder(self.output)
         states = [self._state(method) for method in self.methods]
         for state in states:
@@ -96,13 +96,13 @@ class Sweep:
         return self.expected
 
     def seconds_left(self, states: list[MethodState], width: int) -> float | None:
-        """An estimate from the cells that are done, or from timed updates; None where there is neither."""
+        """An estimate from the finished cells, or from timed updates; None if there is neither."""
         seconds = [value for state in states for value in state.seconds()]
         mean = sum(seconds) / len(seconds) if seconds else self.expected
         return None if mean is None else sum(map(self.cells_left, states)) * mean / width
 
     def cells_left(self, state: MethodState) -> int:
-        """How many trainings of a method are still to come, seeds included."""
+        """The number of trainings of a method that are left, seeds included."""
         if state.over:
             return len(state.todo) + len(state.working)
         return max(0, state.planned - len(state.outcomes)) + len(seeds_of(self.recipe)) - 1
@@ -126,8 +126,8 @@ class Sweep:
             job = self.jobs.of(task.cell, task.trial)
             outcome = finished(job)
             if outcome is not None:
-                self._settle(state, task, outcome)
-            elif job.name in running:  # two methods may ask for the same training
+                self._record_outcome(state, task, outcome)
+            elif job.name in running:  # two methods may share a training
                 state.postpone(task)
             else:
                 running[job.name] = found
@@ -140,10 +140,10 @@ class Sweep:
             job, outcome = done
             state, task = running.pop(job.name)
             del state.working[task.cell.key]
-            self._settle(state, task, outcome)
+            self._record_outcome(state, task, outcome)
 
-    def _settle(self, state: MethodState, task: Task, outcome: Outcome) -> None:
-        """Note the outcome of a task, for the user and for the search."""
+    def _record_outcome(self, state: MethodState, task: Task, outcome: Outcome) -> None:
+        """Record the outcome of a task, for the user and for the search."""
         if outcome.state == "busy":
             return state.postpone(task)
         state.outcomes[task.cell.key] = (task.cell, outcome)
@@ -164,7 +164,7 @@ class Sweep:
         return None
 
     def _plan(self, state: MethodState) -> None:
-        """When all that was planned has been started: another trial; when all has ended: the seeds of the best."""
+        """Add tasks: another trial when all tasks have been started; the seeds of the best when all have ended."""
         if state.search is not None:
             asked = state.search.ask(state.planned)
             state.todo = [Task(*asked)] if asked else state.other_trials()

@@ -21,7 +21,7 @@ JOB, MESSAGE = "LIDSTONE_JOB", "LIDSTONE_MESSAGE"
 
 
 def train_with_torchrun(job: Job) -> None:
-    """Train a job in so many processes; they write its run.json."""
+    """Train a job in `job.processes` processes; they write its run.json."""
     with tempfile.TemporaryDirectory() as folder:
         message = Path(folder) / "message"
         facts = {"config": job.recipe.to_dict(), "folder": str(job.folder), "corpus": job.corpus}
@@ -48,8 +48,8 @@ def _end_with_worker() -> dict[str, Any]:
 
 
 def main() -> None:
-    """What each of the processes does."""
-    from lidstone.experiment.corpora import hold_corpus
+    """Train, in each of the processes."""
+    from lidstone.experiment.corpora import cached_corpus
     from lidstone.experiment.run import train_run
     from lidstone.recipe.recipe import make_recipe
     from lidstone.training.arguments import first_process_first
@@ -58,7 +58,7 @@ def main() -> None:
     try:
         recipe = make_recipe(job["config"])
         with first_process_first():
-            prepared = hold_corpus(recipe, job["corpus"])
+            prepared = cached_corpus(recipe, job["corpus"])
         train_run(recipe, prepared, Path(job["folder"]), resume=True)
     except LidstoneError as error:
         Path(os.environ[MESSAGE]).write_text(str(error), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Computing one cell of a sweep, in any process, so that nothing is computed twice and nothing is lost.
+"""Compute one cell of a sweep, in any process: once, and resumable.
 
 A cell is named by the id of its run, a hash of recipe, data and seed. The process that computes it holds a lock on that
-name; the operating system releases the lock when the process dies. A complete `run.json` is the result; an interrupted
+name; the operating system releases the lock when the process ends. A complete `run.json` is the result; an interrupted
 training continues from its last checkpoint.
 """
 
@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import LidstoneError
-from lidstone.experiment.corpora import hold_corpus
+from lidstone.experiment.corpora import cached_corpus
 from lidstone.experiment.record import read_record
 from lidstone.files import parse_json, write_text
 from lidstone.locks import claim
 from lidstone.sweep.jobs import Job, Outcome
 
 PRUNED = "pruned.json"
-"""In a run's folder: a search stopped this training early, at the score that the file holds."""
+"""In a run's folder: a search stopped this training early, at the score in the file."""
 log = logging.getLogger("lidstone.sweep")
 
 
@@ -44,7 +44,7 @@ def compute(job: Job) -> Outcome:
 
 
 def compute_once(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
-    """Do the work of a job if it is neither done nor being done; an error becomes an outcome."""
+    """Do the work of a job unless it is complete or another process does it; an error becomes an outcome."""
     with claim(Path(job.output), job.name) as mine:
         if not mine:
             return Outcome("busy")
@@ -52,7 +52,7 @@ def compute_once(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
 
 
 def finished(job: Job) -> Outcome | None:
-    """The outcome that a run's folder holds, or None. A training that was stopped early counts for a search only."""
+    """The outcome in a run's folder, or None. A training that was stopped early counts only in a search."""
     record = read_record(job.folder)
     if record is not None:
         return Outcome("complete", record)
@@ -77,7 +77,7 @@ def train_cell(job: Job) -> Outcome:
 def _train(job: Job) -> Outcome:
     from lidstone.experiment.run import train_run
 
-    prepared = hold_corpus(job.recipe, job.corpus)
+    prepared = cached_corpus(job.recipe, job.corpus)
     run = train_run(job.recipe, prepared, job.folder, resume=True, watch=_watch(job))
     return Outcome("complete", run.record, computed=True)
 
@@ -92,7 +92,7 @@ def _train_together(job: Job) -> Outcome:
 def _time_updates(job: Job) -> Outcome:
     from lidstone.experiment.estimate import estimate_seconds
 
-    seconds = estimate_seconds(job.recipe, hold_corpus(job.recipe, job.corpus))
+    seconds = estimate_seconds(job.recipe, cached_corpus(job.recipe, job.corpus))
     return Outcome("complete", {"cost": {"total_seconds": seconds}})
 
 

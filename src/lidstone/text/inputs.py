@@ -57,12 +57,12 @@ def expand(names: Iterable[str], column: str | None = None) -> list[Input]:
     return [Input(name, column) for pattern in names for name in _matches(pattern)]
 
 
-def readable(inputs: Sequence[Input], vocab: Vocabulary | None, told: Callable[[LidstoneError], None]) -> list[Input]:
-    """The inputs that can be read to their end; `told` of each of the others. Every input is read once for this."""
+def readable(inputs: Sequence[Input], vocab: Vocabulary | None, report: Callable[[LidstoneError], None]) -> list[Input]:
+    """The inputs that can be read to their end; `report` gets the errors of the others. Reads every input once."""
     good = []
     for item in inputs:
         error = None if item.name == "-" else check_readable(item.open(), vocab)
-        told(error) if error else good.append(item)
+        report(error) if error else good.append(item)
     if not good:
         raise InputError(f"none of {len(inputs)} texts can be read", hint="leave out --skip-bad to see why")
     return good

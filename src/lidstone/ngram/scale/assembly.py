@@ -53,7 +53,7 @@ def count_type(unigrams: NDArray[np.int64]) -> type[np.signedinteger]:
 
 
 def write_counts(path: str | Path, parts: Parts, *, workers: int = 1, advance: Advance = lambda amount: None) -> None:
-    """Write the count file; whole or not at all. `advance` is told of nodes whose links are found."""
+    """Write the count file; it appears when it is complete. `advance` is called with the number of nodes linked."""
     with atomic_write(path) as temporary:
         levels = _levels(parts)
         file = StreamFile(temporary, *_layout(parts, levels))

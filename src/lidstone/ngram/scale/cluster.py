@@ -34,7 +34,7 @@ from lidstone.text.inputs import Input
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, WordReader
 
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 DEFAULT_MEMORY = 2 << 30
 """Bytes per task."""
 
@@ -49,22 +49,22 @@ def count_on_ray(
     skip_bad: bool = False,
     blank: Blank = "skip",
     split_bytes: int | None = None,
-    told: Told = lambda text: None,
+    report: Report = lambda text: None,
 ) -> tuple[Parts, int]:
     """Count texts on the Ray cluster that this process is connected to, into a folder of parts.
 
-    A task takes about `memory` bytes. `told` of files that are left out and of what is done. Returns the parts, and how
-    many of the inputs were counted.
+    A task takes about `memory` bytes. `report` is called with messages on progress and on files that are left out.
+    Returns the parts, and how many of the inputs were counted.
     """
     check_order(order)
     folder = _new_folder(Path(output))
     job = Job(order, block_tokens(memory, order, 1), memory // BYTES_PER_NODE, skip_bad, blank)
     splits = cut(inputs, split_bytes or SPLIT_BYTES)
-    told(f"reading {len(splits)} parts of {len(inputs)} texts")
-    found, unigrams, bad = _number_words(_collect(_dataset(splits), read_split, job, vocab), splits, vocab, told)
+    report(f"reading {len(splits)} parts of {len(inputs)} texts")
+    found, unigrams, bad = _number_words(_collect(_dataset(splits), read_split, job, vocab), splits, vocab, report)
     kept = [split for split in splits if split.name not in bad]
     space = Space(found, bucket_starts(unigrams, order, job.nodes, _workers()), str(folder.resolve()))
-    files = _count(kept, int(unigrams[:-1].sum()), job, space, told) if order > 1 else []
+    files = _count(kept, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
     save_parts(folder, Parts(found, order, unigrams, []), files)
     return load_parts(folder, verify=False), sum(item.name not in bad for item in inputs)
 
@@ -113,13 +113,13 @@ def _raised(rows: Iterable[Rows]) -> Iterator[Rows]:
 
 
 def _number_words(
-    rows: Iterable[Rows], splits: Sequence[Split], vocab: Vocabulary | None, told: Told
+    rows: Iterable[Rows], splits: Sequence[Split], vocab: Vocabulary | None, report: Report
 ) -> tuple[Vocabulary, NDArray[np.int64], set[str]]:
     """The vocabulary in the order of the text, how often each word occurs, and the names of bad files."""
     by_split: dict[int, Rows] = {int(row["split"]): row for row in rows}
     bad = {splits[number].name: row["bad"] for number, row in by_split.items() if row.get("bad")}
     for message in dict.fromkeys(bad.values()):
-        told(f"skipped: {message}")
+        report(f"skipped: {message}")
     good = [by_split[split.number] for split in splits if split.name not in bad]
     found = vocab or words_of(_in_order(row["words"] for row in good))
     total, reader = np.zeros(found.size + 1, np.int64), WordReader(found)
@@ -168,11 +168,11 @@ def _workers() -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
-def _count(splits: Sequence[Split], tokens: int, job: Job, space: Space, told: Told) -> list[Path]:
+def _count(splits: Sequence[Split], tokens: int, job: Job, space: Space, report: Report) -> list[Path]:
     """The piece of each bucket, in order."""
     import ray
 
-    told(f"counting into {len(space.starts)} buckets")
+    report(f"counting into {len(space.starts)} buckets")
     shared = ray.put(space)
     data = _dataset(splits).map_batches(guarded(count_split, job, shared), batch_size=None, batch_format="numpy")
     shuffled = data.repartition(len(space.starts), keys=["bucket"])

@@ -58,7 +58,7 @@ def count_to_file(
         check_space(folder, temporary_bytes(sources, order))
         writer = RunWriter(folder, order, vocab, workers, blank)
         with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
-            found = writer.write(sources, block_tokens(plan(memory), order, workers), _told(sources, advance))
+            found = writer.write(sources, block_tokens(plan(memory), order, workers), _on_block(sources, advance))
         unigrams = sum_unigrams(folder, found)
         opened = functools.partial(open_runs, folder)
         finish(opened, folder, found, order, unigrams, target, memory=memory, workers=workers, show=show)
@@ -124,16 +124,16 @@ def _identity(sources: Sequence[Source], order: int, vocab: Vocabulary | None) -
     return {"sources": stamps, "order": order, "vocabulary": words, "lidstone": __version__}
 
 
-def _told(sources: Sequence[Source], advance: Callable[[float], None]) -> Callable[[Block], None]:
-    """Move a bar of bytes on to the end of each block."""
+def _on_block(sources: Sequence[Source], advance: Callable[[float], None]) -> Callable[[Block], None]:
+    """A function that advances a bar of bytes to the end of a block."""
     sizes, done = list(_sizes(sources)), [0]
 
-    def told(block: Block) -> None:
+    def move_bar(block: Block) -> None:
         now = sum(sizes[: block.end.source]) + block.raw
         advance(now - done[0])
         done[0] = now
 
-    return told
+    return move_bar
 
 
 def _sizes(sources: Sequence[Source]) -> Iterator[int]:

@@ -40,8 +40,8 @@ class RunWriter:
     def __init__(self, folder: Path, order: int, vocab: Vocabulary | None, workers: int, blank: Blank = "skip") -> None:
         self.folder, self.order, self.vocab, self.workers, self.blank = folder, order, vocab, workers, blank
 
-    def write(self, sources: Sequence[Source], tokens: int, told: Callable[[Block], None]) -> Vocabulary:
-        """Count all sources from where the folder says; `told` of every block. Returns the vocabulary."""
+    def write(self, sources: Sequence[Source], tokens: int, on_block: Callable[[Block], None]) -> Vocabulary:
+        """Count all sources from the folder's last block on, calling `on_block` after each; return the vocabulary."""
         progress = self.progress()
         words, number = [progress.words], progress.runs
         size = progress.words.count(b"\n") + 2  # <unk> and </s> are there from the start
@@ -56,7 +56,7 @@ class RunWriter:
                 size += block.new_words.count(b"\n")
                 pending.append(pool.submit(self._count, block, number, self.vocab or Vocabulary(size, eos=1, unk=0)))
                 number += 1
-                told(block)
+                on_block(block)
             for future in pending:
                 future.result()
         if not number:
