@@ -158,7 +158,7 @@ def _other(folder, task):
         ({"corpus": {"name": None, "train": None}}, "give either a name or train files"),
         ({"regularizer": {"smoother": "kats", "gamma": 0.1}}, "there is no smoother 'kats'"),
         ({"training": {"learnin_rate": 1}}, "unknown key training.learnin_rate"),
-        ({"model": {"kind": "auto", "checkpoint": "no-such-model"}}, "no-such-model is no checkpoint"),
+        ({"model": {"kind": "auto", "checkpoint": "no-such-model"}}, "no-such-model is not a checkpoint"),
         ({"model": {"kind": "auto", "checkpoint": "t5"}}, "t5 cannot be built"),
         ({"model": {"kind": "auto", "checkpoint": "gpt2", "options": {"foo": 3}}}, "gpt2 has no option 'foo'"),
         ({"model": {"kind": "auto", "checkpoint": "gpt2", "options": {"n_head": 5}}}, "gpt2 cannot be built"),

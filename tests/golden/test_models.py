@@ -133,7 +133,7 @@ def test_auto_loads_a_configuration_file(tmp_path):
 def test_auto_without_a_usable_checkpoint_is_an_error():
     with pytest.raises(ValueError, match="kind auto needs a checkpoint"):
         ModelSpec(kind="auto")
-    with pytest.raises(InputError, match="no-such-model is no checkpoint"):
+    with pytest.raises(InputError, match="no-such-model is not a checkpoint"):
         build_model(ModelSpec(kind="auto", checkpoint="no-such-model"), 20)
 
 

@@ -35,9 +35,9 @@ def align_causal(
 ) -> Aligned:
     """Labels of a causal model as its outputs score them.
 
-    Without `input_ids` the labels serve as histories, except where they are ignored. Padding, and the last token before
-    a new document (whose position ids start again at 0), predict nothing and are no history. `shifted` labels are at
-    the position that predicts them already.
+    Without `input_ids` the labels are the histories, except where they are ignored. Padding, and the last token before
+    a new document (whose position ids start again at 0), predict nothing and are not part of a history. `shifted`
+    labels are already at the position that predicts them.
 
     >>> align_causal(torch.tensor([[-100, 5, 6]]), torch.tensor([[4, 5, 6]]))
     Aligned(labels=tensor([[   5,    6, -100]]), histories=tensor([[4, 5, 6]]))

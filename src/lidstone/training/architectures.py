@@ -1,6 +1,6 @@
-"""The paper's two Transformers, set up like fairseq's but of Hugging Face's own classes.
+"""The paper's two Transformers, configured like fairseq's, as Hugging Face's classes.
 
-Left out: fairseq's dropout on the embeddings of the language model, which OPT's class has no place for.
+The one difference: fairseq's dropout on the embeddings of the language model, which OPT's class does not support.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def training_arguments(
         metric_for_best_model=f"eval_{metric}",
         greater_is_better=metric == "bleu",
         restore_callback_states_from_checkpoint=True,
-        logging_nan_inf_filter=False,  # a NaN stops us instead
+        logging_nan_inf_filter=False,  # a NaN stops the training instead
         remove_unused_columns=False,
         disable_tqdm=True,
         log_level="error",
@@ -71,7 +71,7 @@ def use_bf16(precision: str, cuda: bool) -> bool:
 
     able = torch.cuda.is_bf16_supported() if cuda else True
     if precision == "bf16" and not able:
-        raise RunError("this GPU has no bfloat16", hint="set training.precision to fp32")
+        raise RunError("this GPU does not support bfloat16", hint="set training.precision to fp32")
     return precision == "bf16" or (precision == "auto" and cuda and able)
 
 

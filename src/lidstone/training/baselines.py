@@ -22,7 +22,7 @@ from lidstone.regularizer.loss import LossParts, SmoothedLoss
 
 
 def uniform_table(counts: Counts) -> BackoffTable:
-    """The uniform distribution over the event space, whatever the history.
+    """The uniform distribution over the event space, after every history.
 
     >>> from lidstone import Vocabulary, count
     >>> uniform_table(count([[1, 2]], Vocabulary(size=4, eos=0), order=1)).prob([()]).tolist()
@@ -32,7 +32,7 @@ def uniform_table(counts: Counts) -> BackoffTable:
 
 
 def unigram_table(counts: Counts) -> BackoffTable:
-    """The unigram distribution of the text, whatever the history.
+    """The unigram distribution of the text, after every history.
 
     >>> from lidstone import Vocabulary, count
     >>> unigram_table(count([[1, 1, 2]], Vocabulary(size=4, eos=0), order=1)).prob([()]).tolist()
@@ -54,7 +54,7 @@ class ConfidencePenalty(SmoothedLoss):
 
     def __init__(self, gamma: float, **options: Any) -> None:
         if gamma < 0:
-            raise InputError(f"the strength of a confidence penalty is {gamma}", hint="give gamma >= 0")
+            raise InputError(f"the strength of a confidence penalty is {gamma}", hint="use gamma >= 0")
         if options.get("weight") is not None:
             raise InputError("the confidence penalty has no class weights", hint="leave weight= out")
         super().__init__(None, None, **options)
@@ -62,7 +62,7 @@ class ConfidencePenalty(SmoothedLoss):
 
     @property
     def signature(self) -> dict[str, Any]:
-        """All that determines this loss."""
+        """Everything that determines this loss."""
         return {"confidence_penalty": self.gamma, "schedule": str(self.schedule)}
 
     def forward(

@@ -9,7 +9,7 @@
 Sentence by sentence, every sentence is a sequence; one longer than the model becomes several sequences that do not
 overlap. Packed, the text is one stream cut into blocks, and a block may begin inside a sentence. Batches are made once,
 of sequences of similar length, and the Trainer shuffles the batches every epoch, as fairseq does. Labels are at the
-positions of the inputs that predict them: no shift is left to be done.
+positions of the inputs that predict them, so they need not be shifted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class BatchSize:
 def shuffled_batches(
     lengths: NDArray[np.integer], size: BatchSize, seed: int, second: NDArray[np.integer] | None = None
 ) -> list[NDArray[np.int64]]:
-    """Groups of similar length, then of similar `second` length; chance, by the seed, decides between equals.
+    """Groups of similar length, then of similar `second` length; ties are resolved at random, by the seed.
 
     >>> groups = shuffled_batches(np.array([1, 2, 1]), BatchSize(sequences=2), seed=1)
     >>> sorted(groups[0].tolist()), groups[1].tolist()
@@ -149,7 +149,7 @@ def pair_batches(
 
 
 def check_pair_lengths(sources: Sequence[Ids], targets: Sequence[Ids], limit: int, what: str) -> None:
-    """Refuse pairs that the model cannot read whole."""
+    """Raise an error for pairs that are longer than the model can read."""
     for side, sentences in (("source", sources), ("target", targets)):
         for number, sentence in enumerate(sentences, 1):
             if len(sentence) + 1 > limit:

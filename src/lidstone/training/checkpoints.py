@@ -1,7 +1,7 @@
-"""Checkpoints on disk: which of them are complete, and what they say about the training that wrote them.
+"""Checkpoints on disk: which of them are complete, and the state of the training in them.
 
-The Trainer writes `trainer_state.json` last, so a checkpoint that has it, readable, and still has its weights and
-states is complete; one that was being written or deleted when the process was killed is not.
+The Trainer writes `trainer_state.json` last. A checkpoint is complete if this file can be read and the weights and
+states are there; one that was being written or deleted when the process was killed is not.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """How many updates had been made."""
+        """The number of updates made."""
         return int(self.state["global_step"])
 
     @property
     def finished(self) -> bool:
-        """Whether training ended here: all steps made, or stopped early."""
+        """Whether the training ended here: after all steps, or stopped early."""
         control = self.state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
         return self.step >= int(self.state["max_steps"]) or bool(control.get("should_training_stop"))
 
     @property
     def best(self) -> Path:
-        """The checkpoint with the best validation score so far, beside this one."""
+        """The checkpoint with the best validation score so far, in the same folder."""
         step = self.state.get("best_global_step") or self.step
         beside = self.path.with_name(f"checkpoint-{step}")
         return beside if (beside / _NEEDED[0]).is_file() else self.path
@@ -57,7 +57,7 @@ def last_checkpoint(folder: Path) -> Checkpoint | None:
 
 @contextmanager
 def write_errors(folder: Path) -> Iterator[None]:
-    """Turn what torch and safetensors say of a full disk into one line."""
+    """Convert the errors of torch and safetensors for a full disk to one line."""
     from safetensors import SafetensorError
 
     try:

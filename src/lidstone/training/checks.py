@@ -1,4 +1,4 @@
-"""What hook and mixin share: reading outputs, moving the loss, refusing what would give wrong numbers."""
+"""Functions that hook and mixin share: reading outputs, moving the loss, errors for what would give wrong numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lidstone.training.alignment import IGNORED
 
 
 def check_loss(loss: SmoothedLoss) -> None:
-    """Refuse settings of the loss that do not agree with how the Trainer counts tokens."""
+    """Raise an error for settings of the loss that do not agree with how the Trainer counts tokens."""
     if loss.ignore_index != IGNORED:
         raise InputError(
             f"the Trainer ignores the label {IGNORED}, the loss {loss.ignore_index}",
@@ -23,7 +23,7 @@ def check_loss(loss: SmoothedLoss) -> None:
 
 
 def check_arguments(arguments: Any) -> None:
-    """Refuse TrainingArguments with which the loss would be wrong without notice."""
+    """Raise an error for TrainingArguments with which the loss would silently be wrong."""
     if arguments.label_smoothing_factor:
         raise InputError(
             f"label_smoothing_factor={arguments.label_smoothing_factor} and a smoothed loss exclude each other",
@@ -37,7 +37,7 @@ def check_arguments(arguments: Any) -> None:
 
 
 def check_synchronised(trainer: Any, model: Any) -> None:
-    """Refuse several processes that would not share gradients.
+    """Raise an error if several processes would not share gradients.
 
     Accelerate does not wrap a model for training that it has prepared for evaluation before.
     """
@@ -51,7 +51,7 @@ def check_synchronised(trainer: Any, model: Any) -> None:
 
 
 def one_number(num_items: Any) -> Any:
-    """The number of tokens of the batch; a tensor of several, for several devices of one process, is refused."""
+    """The number of tokens of the batch; several numbers, for several devices of one process, are an error."""
     if isinstance(num_items, Tensor) and num_items.numel() > 1:
         raise InputError(
             "one process uses several devices (nn.DataParallel), where losses are not summed correctly",
@@ -77,7 +77,7 @@ _GIVE_THE_MODEL = (
 
 
 def require_decoder_inputs(model: Any, args: Any, kwargs: dict[str, Any]) -> None:
-    """Refuse a batch without the decoder's inputs: the model would fail, or decode its own source."""
+    """Raise an error for a batch without the decoder's inputs: the model would fail, or decode its own source."""
     if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
         raise InputError(
             f"{type(model).__name__} gets no labels beside a compute_loss_func, and the batch has no decoder_input_ids",
@@ -86,7 +86,7 @@ def require_decoder_inputs(model: Any, args: Any, kwargs: dict[str, Any]) -> Non
 
 
 def check_decoder_length(logits: Tensor, labels: Tensor) -> None:
-    """Refuse outputs of an encoder-decoder for other positions than the labels'."""
+    """Raise an error if the outputs of an encoder-decoder have other positions than the labels."""
     if logits.shape[:-1] != labels.shape:
         raise InputError(
             f"the decoder gave logits of shape {tuple(logits.shape)} for labels of shape {tuple(labels.shape)}: "
@@ -96,7 +96,7 @@ def check_decoder_length(logits: Tensor, labels: Tensor) -> None:
 
 
 def is_encoder_decoder(outputs: Any) -> bool:
-    """Do these outputs come from a model with an encoder?"""
+    """Whether these outputs come from a model with an encoder."""
     if not isinstance(outputs, dict):
         raise InputError("outputs without names do not tell which model made them", hint="give shift=True or False")
     return outputs.get("encoder_last_hidden_state") is not None

@@ -1,8 +1,8 @@
-"""How many labels an evaluation loss is divided by, so that exp of it is a perplexity.
+"""The number of labels that an evaluation loss is divided by, so that exp of it is a perplexity.
 
-The Trainer hands over its own count. It does not know that some causal models (GPT-2's class) never predict the first
-label of a row, counts it, and the loss comes out too small. The count also is the sum over all processes, unless the
-arguments say otherwise, and the Trainer multiplies the loss by their number afterwards.
+The Trainer passes its own count. That includes the first label of a row, which some causal models (GPT-2's class) never
+predict, so the loss would be too small. The count is also the sum over all processes, depending on the arguments, and
+the Trainer multiplies the loss by their number afterwards.
 """
 
 from __future__ import annotations

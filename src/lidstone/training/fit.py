@@ -1,4 +1,4 @@
-"""Training one model: afterwards it holds the best weights, and its learning curve is returned.
+"""Train one model: afterwards it has the best weights, and its learning curve is returned.
 
 Checkpoints are written at every evaluation; `resume=True` continues from the last complete one and gives, on a CPU, the
 result of an uninterrupted training. `accumulation` is the number of batches per update over all processes: under
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training left behind; the model itself holds the best weights."""
+    """The results of a training; the model itself has the best weights."""
 
     curve: list[dict[str, Any]]
     seconds: float
@@ -53,9 +53,9 @@ def fit(
     resume: bool = False,
     noise: Noise | None = None,
 ) -> Fitted:
-    """Train `model`; checkpoints go to `folder`. Afterwards the model holds the weights that scored best by `metric`.
+    """Train `model`; checkpoints go to `folder`. Afterwards the model has the weights that are best by `metric`.
 
-    `description` stands before the progress bar; `tensorboard` is a folder for TensorBoard's files. `noise(batch,
+    `description` is shown before the progress bar; `tensorboard` is a folder for TensorBoard's files. `noise(batch,
     strength)` changes the batches of training, see `training.noising`.
     """
     from lidstone.training.arguments import training_arguments
@@ -95,7 +95,7 @@ def _trainer(
         model=model,
         args=arguments,
         train_dataset=batches,
-        eval_dataset=batches,  # asked for, never read: `score` has its own text
+        eval_dataset=batches,  # required, never read: `score` has its own text
         callbacks=[*callbacks, *stop_early],
         smoothed_loss=loss,
         score=score,

@@ -39,7 +39,7 @@ Shift = Literal["auto"] | bool
 def trainer_loss(loss: SmoothedCrossEntropy, shift: Shift = "auto") -> TrainerLoss:
     """Make `loss` a `compute_loss_func` of the Trainer.
 
-    shift=True moves the labels of a causal model, False leaves those of an encoder-decoder; "auto" looks at the
+    shift=True moves the labels of a causal model, False leaves those of an encoder-decoder; "auto" depends on the
     outputs. Add its `.callback` to the Trainer's callbacks to log the parts, and for a schedule.
 
     >>> outputs = {"logits": torch.zeros(1, 3, 4, requires_grad=True)}
@@ -64,9 +64,7 @@ class TrainerLoss:
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         """The loss of one micro-batch."""
         if labels is None:
-            raise InputError(
-                "the batch holds no labels", hint="use a collator that makes labels, -100 where unpredicted"
-            )
+            raise InputError("the batch has no labels", hint="use a collator that makes labels, -100 where unpredicted")
         logits = logits_of(outputs)
         move_to(self.loss, logits)
         targets, histories = self._align(outputs, labels)
@@ -110,7 +108,7 @@ class PartsCallback(TrainerCallback):
         self._check: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Refuse arguments and batches that would give a wrong loss, and reset the sums."""
+        """Check arguments and batches that would give a wrong loss, and reset the sums."""
         check_arguments(args)
         self.hook.meter.clear()
         self.hook.step = state.global_step
@@ -124,7 +122,7 @@ class PartsCallback(TrainerCallback):
             self._check = None
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tell the loss how much of the training is done."""
+        """Set the loss's progress: the share of the training that is done."""
         self.hook.step = state.global_step
         self.hook.loss.progress = state.global_step / max(state.max_steps, 1)
 
@@ -156,7 +154,7 @@ class PartsMeter:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was added."""
+        """Reset the sums."""
         self._sums: Tensor | None = None
         self._steps: set[int] = set()
 

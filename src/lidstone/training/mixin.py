@@ -30,17 +30,17 @@ else:
 
 
 class SmoothedLossMixin(Trainer):
-    """Put this before a Trainer class and give it `smoothed_loss=`.
+    """Put this before a Trainer class and pass `smoothed_loss=`.
 
     The loss is a `SmoothedCrossEntropy`, without a table for the plain baseline, or a `LinearSmoothedCrossEntropy`,
-    which never holds all logits.
+    which does not store all logits.
     """
 
     loss_is_scaled_for_ga = True
 
     def __init__(self, *args: Any, smoothed_loss: SmoothedLoss, **kwargs: Any) -> None:
         if kwargs.get("compute_loss_func") is not None:
-            raise InputError("compute_loss_func and smoothed_loss exclude each other", hint="give smoothed_loss only")
+            raise InputError("compute_loss_func and smoothed_loss exclude each other", hint="pass smoothed_loss only")
         check_loss(smoothed_loss)
         super().__init__(*args, **kwargs)
         check_arguments(self.args)
@@ -58,9 +58,7 @@ class SmoothedLossMixin(Trainer):
     ) -> Any:
         """The smoothed loss of one micro-batch, scaled so that accumulated and averaged gradients are right."""
         if inputs.get("labels") is None and inputs.get("shift_labels") is None:
-            raise InputError(
-                "the batch holds no labels", hint="use a collator that makes labels, -100 where unpredicted"
-            )
+            raise InputError("the batch has no labels", hint="use a collator that makes labels, -100 where unpredicted")
         check_synchronised(self, model)
         inputs = self._with_decoder_inputs(inputs)
         self.smoothed_loss.train(model.training)

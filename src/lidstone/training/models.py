@@ -1,8 +1,8 @@
 """Build, load and measure models: the paper's two Transformers, and any causal model by name.
 
-`transformer-lm` and `transformer-mt` stand in `training/architectures.py`; `auto` loads a checkpoint or
-builds a model from a configuration. What `save_pretrained` writes, the plain classes read back without
-lidstone: the sinusoids are saved where OPT keeps its position weights.
+`transformer-lm` and `transformer-mt` are in `training/architectures.py`; `auto` loads a checkpoint or
+builds a model from a configuration. Hugging Face's classes read what `save_pretrained` writes, without
+lidstone: the sinusoids are saved as OPT's position weights.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _auto(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
         plain = make(spec.checkpoint)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{spec.checkpoint} is no checkpoint folder, configuration file or known model type",
-            hint="give a folder made by save_pretrained, a config.json, or a type such as gpt2, llama or opt",
+            f"{spec.checkpoint} is not a checkpoint folder, configuration file or known model type",
+            hint="use a folder made by save_pretrained, a config.json, or a type such as gpt2, llama or opt",
         ) from error
     unknown = [option for option in spec.options if not hasattr(plain, option)]
     if unknown:
@@ -101,7 +101,7 @@ def _checkpoint(path: Path, vocab_size: int) -> PreTrainedModel:
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"cannot load the checkpoint {path}: {reason}", hint="give a folder made by save_pretrained"
+            f"cannot load the checkpoint {path}: {reason}", hint="use a folder made by save_pretrained"
         ) from error
     size = model.get_output_embeddings().weight.shape[0]
     if size != vocab_size:

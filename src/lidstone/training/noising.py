@@ -45,7 +45,7 @@ class Noising:
 
     def __init__(self, counts: Counts, *, gamma: float, scheme: Scheme, blank: int) -> None:
         if not 0 <= gamma <= 1:
-            raise InputError(f"the strength of noising is {gamma}", hint="it is a probability: give 0 <= gamma <= 1")
+            raise InputError(f"the strength of noising is {gamma}", hint="it is a probability: use 0 <= gamma <= 1")
         if counts.order < 2:
             raise InputError("noising needs bigram counts", hint="count with order=2")
         self.gamma, self.scheme, self.blank = gamma, scheme, blank
@@ -57,7 +57,7 @@ class Noising:
 
     @property
     def signature(self) -> dict[str, Any]:
-        """All that determines the noise but its draws."""
+        """Everything that determines the noise, except the random draws."""
         return {"noising": self.scheme, "gamma": self.gamma}
 
     def __call__(self, batch: Mapping[str, Any], strength: float = 1.0) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Noising:
         return _draw(self.input_draws, tokens)
 
     def _targets(self, batch: Mapping[str, Any], replaced: Tensor) -> dict[str, Tensor]:
-        """Labels stand at the positions of the inputs that predict them, so one mask serves both."""
+        """Replace labels: they are at the positions of the inputs that predict them, so one mask applies to both."""
         names = [name for name in _LABELS if batch.get(name) is not None]
         drawn = _draw(self.target_draws, batch[names[0]])
         return {name: torch.where(replaced & (batch[name] != IGNORED), drawn, batch[name]) for name in names}
@@ -98,7 +98,7 @@ def _rates(counts: Counts, gamma: float, scheme: Scheme) -> NDArray[np.float64]:
 
 
 def _proposal(counts: Counts, scheme: Scheme) -> NDArray[np.float64]:
-    """What replacements are drawn from; (V,), not normalised."""
+    """The distribution of the replacements; (V,), not normalised."""
     size = counts.vocab.size
     if scheme != "kneser-ney":
         return counts.counts[:size].astype(np.float64)

@@ -1,10 +1,10 @@
 """Hidden states instead of logits: what `LinearSmoothedCrossEntropy` needs from a Hugging Face model.
 
 The model runs as it is, so that wrappers for several processes see an ordinary forward pass, but its output matrix gets
-one position per row only. The loss is computed at the moment when the model calls its output layer: that is when
-wrappers which shard parameters (FSDP, ZeRO) have gathered the matrix. At the first batch of training the one position
-also proves that logits are nothing but `hidden @ weight.T + bias` here: the output layer gives large known numbers, and
-they must come out unchanged.
+one position per row only. The loss is computed when the model calls its output layer: at that time wrappers that shard
+parameters (FSDP, ZeRO) have gathered the matrix. At the first batch of training the one position is also used to check
+that logits are exactly `hidden @ weight.T + bias`: the output layer returns large known numbers, and the model's logits
+must be the same.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class Projection:
         self._around: Callable[..., Tensor] | None = None
 
     def __call__(self, model: Any, inputs: Mapping[str, Any], compute: Compute) -> tuple[LossParts, Any]:
-        """What `compute` makes of hidden states, output matrix and bias, and the outputs of `model`.
+        """The result of `compute` for hidden states, output matrix and bias, and the outputs of `model`.
 
-        `model` is the core or its wrapper. In training the outputs hold the logits of the first position of each row
-        alone.
+        `model` is the core or its wrapper. In training the outputs have only the logits of the first position of each
+        row.
         """
         head = self.core.get_output_embeddings()
         if not isinstance(head, torch.nn.Linear):
-            raise _unfit(self.core, f"its output layer is {type(head).__name__}, not Linear")
+            raise _unsupported(self.core, f"its output layer is {type(head).__name__}, not Linear")
         extra = getattr(self.core, "final_logits_bias", None)  # what Marian and BART add to the logits
         call = _HeadCall(compute, extra, training=model.training, probe=model.training and not self.proven)
         outputs = self._run(call, head, model, inputs)
         if call.times != 1 or call.parts is None or call.projected is None:
-            raise _unfit(self.core, f"it calls its output layer {call.times} times")
-        self._prove(call.projected, extra, outputs)
+            raise _unsupported(self.core, f"it calls its output layer {call.times} times")
+        self._check_logits(call.projected, extra, outputs)
         self.proven = self.proven or model.training
         total = _Tied.apply(call.parts.total, outputs["logits"])
         return call.parts._replace(total=total), outputs
@@ -74,15 +74,15 @@ class Projection:
         return around
 
     @torch.no_grad()
-    def _prove(self, projected: Tensor, extra: Tensor | None, outputs: Any) -> None:
-        """Refuse a model that scales or caps what its output layer gives."""
+    def _check_logits(self, projected: Tensor, extra: Tensor | None, outputs: Any) -> None:
+        """Raise an error for a model that scales or caps the results of its output layer."""
         if self.proven:
             return
         expected = projected if extra is None else projected + extra
         tolerance = 1e-5 if expected.dtype == torch.float32 else 1e-2
         found, expected = outputs["logits"][:, :1].float(), expected[:, :1].float()
         if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance):
-            raise _unfit(self.core, "it changes its logits after the output layer")
+            raise _unsupported(self.core, "it changes its logits after the output layer")
 
 
 class _HeadCall:
@@ -126,13 +126,13 @@ class _Tied(torch.autograd.Function):
 
 
 def _bias(head: torch.nn.Linear, extra: Tensor | None) -> Tensor | None:
-    """The output layer's own bias and what is added to it, if anything."""
+    """The output layer's bias plus `extra`, if any."""
     if extra is None:
         return head.bias
     return extra.view(-1) if head.bias is None else head.bias + extra.view(-1)
 
 
-def _unfit(core: Any, reason: str) -> InputError:
+def _unsupported(core: Any, reason: str) -> InputError:
     return InputError(
         f"LinearSmoothedCrossEntropy does not fit {type(core).__name__}: {reason}",
         hint="use SmoothedCrossEntropy, which takes any model's logits",

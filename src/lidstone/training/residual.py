@@ -1,4 +1,4 @@
-"""The n-gram residual (Li et al. 2022): the network learns what an n-gram model leaves unexplained.
+"""The n-gram residual (Li et al. 2022): the network learns what an n-gram model does not predict.
 
     logits' = logits + alpha (log p~(.|h) + const)        in training and at test time alike
 
@@ -11,8 +11,8 @@ words. So with
 log p~(w|h) = const(h) + log base(w) + the sum of excess over the suffixes of h that w follows: the walk of a smoothed
 row with every backoff equal to one, done by the kernels that add such rows to logits. No row of p~ is ever built.
 
-A table has seen the training text that the network is trained on, and seems better there than it is. With folds, each
-training sentence meets a table that was fitted without it.
+A table that was fitted on the training text predicts this text better than other text. With folds, each training
+sentence uses a table that was fitted without it.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ def _ngrams(trie: Trie) -> slice:
 class NgramResidual(nn.Module):
     """Adds alpha log p~ to the logits of a causal language model, through a hook on its forward pass.
 
-    `attach` it to the model; then whatever calls the model (training, scoring) sees the sum. Generation with a cache
-    shows the model one token at a time, so there the hook stands aside and `process` does the work.
+    `attach` it to the model; then every call of the model (training, scoring) returns the sum. In generation with a
+    cache the model reads one token at a time, so the hook is switched off and `process` adds the residual.
     """
 
     def __init__(self, table: BackoffTable, alpha: float, folds: Sequence[BackoffTable] = ()) -> None:
         """`folds`: tables for training, one per fold, each fitted without the sentences of its fold."""
         super().__init__()
         if alpha <= 0:
-            raise InputError(f"the strength of the residual is {alpha}", hint="give alpha > 0; 1 adds log p~ itself")
+            raise InputError(f"the strength of the residual is {alpha}", hint="use alpha > 0; 1 adds log p~ itself")
         self.alpha, self.table, self.signature = alpha, table, table.signature
         self.tables = nn.ModuleList(Targets(log_table(one), None, "token") for one in (table, *folds))
         self.fold_of: Tensor | None = None
@@ -83,7 +83,7 @@ class NgramResidual(nn.Module):
         self.aside = False
 
     def attach(self, model: Any) -> None:
-        """Make it part of a model; nothing of it is saved with the weights."""
+        """Make it part of a model; it is not saved with the weights."""
         model.add_module(NAME, self)
         model.register_forward_hook(self._hook, with_kwargs=True)
 
@@ -99,7 +99,7 @@ class NgramResidual(nn.Module):
         return torch.log_softmax(self(wide, recent)[:, -1], -1)
 
     def parts(self) -> list[tuple[Targets, Tensor | None]]:
-        """The tables in use, and the positions that each serves; None: all."""
+        """The tables in use, and the positions of each; None: all."""
         tables = [table for table in self.tables if isinstance(table, Targets)]
         if self.fold_of is None or len(tables) == 1:
             return [(tables[0], None)]

@@ -1,4 +1,4 @@
-"""The Trainer of lidstone's pipelines: ready batches in, our own scores in evaluation, a stop at the first NaN."""
+"""The Trainer of lidstone's pipelines: it takes ready batches, evaluates with our scores, and stops at a NaN."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
         return self.lr_scheduler
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """As the base class, but a loss that is not finite ends the training before it can spoil the weights."""
+        """As in the base class, but a loss that is not finite ends the training before the weights are updated."""
         inputs = dict(inputs)
         with self._folds(inputs.pop("folds", None)):
             loss = super().training_step(model, self._noised(inputs), num_items_in_batch)
@@ -73,7 +73,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
 
     @contextmanager
     def _folds(self, folds: Any) -> Iterator[None]:
-        """Let the residual of the model, if it has one, see the folds of a training batch."""
+        """Pass the folds of a training batch to the model's residual, if it has one."""
         residual = getattr(self.model, RESIDUAL, None)
         if residual is None:
             yield
@@ -85,7 +85,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
             residual.fold_of = None
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
-        """As the base class, counting tokens."""
+        """As in the base class, and count tokens."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         self.tokens += int(items) if items is not None else 0
         return batches, items
@@ -105,7 +105,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
 
 
 class Bar(TrainerCallback):
-    """A progress bar on stderr, and a line after each evaluation; silent where stderr is no terminal."""
+    """A progress bar on stderr, and a line after each evaluation; silent if stderr is not a terminal."""
 
     def __init__(self, description: str) -> None:
         self.description = description
@@ -124,7 +124,7 @@ class Bar(TrainerCallback):
             self.advance(1)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        """Say how it goes."""
+        """Print the scores."""
         if self.bar is not None and sys.stderr.isatty():
             shown = {name.removeprefix("eval_"): value for name, value in (metrics or {}).items()}
             values = "  ".join(f"{name} {shown[name]:.4g}" for name in ("perplexity", "bleu") if name in shown)
@@ -135,7 +135,7 @@ class Bar(TrainerCallback):
         self.close()
 
     def close(self) -> None:
-        """Take the bar away, also after an error."""
+        """Remove the bar, also after an error."""
         if self.bar is not None:
             self.bar.__exit__(None, None, None)
             self.bar = None
