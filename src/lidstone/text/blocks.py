@@ -1,7 +1,7 @@
 """Text to ids in blocks of whole sentences, for text whose ids do not fit in memory at once.
 
-The ids are those of `read_words`. Reading can begin in the middle, after the words known so far. A file that changes
-meanwhile is an error: what was read of it is neither the old text nor the new.
+The ids are those of `read_words`. Reading can continue from any block, given the words before it. A file that changes
+during reading is an error: the ids would be neither those of the old text nor those of the new one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Block:
 
     ids: Ids
     new_words: bytes
-    """the words that came up here for the first time, each followed by a line feed"""
+    """the words that occur here for the first time, each followed by a line feed"""
     end: Place
     raw: int
     """how many bytes of the file that `end` is in are read, before decompression"""
@@ -62,7 +62,7 @@ def read_blocks(
     start: Place | None = None,
     known: bytes = b"",
 ) -> Iterator[Block]:
-    r"""Blocks of about `tokens` tokens, never less than a chunk of text holds; `known` are the words before `start`.
+    r"""Blocks of about `tokens` tokens, but at least one chunk of text; `known` are the words before `start`.
 
     >>> import io
     >>> [(block.ids.tolist(), block.new_words) for block in read_blocks([io.BytesIO(b"b a b\nc\n")], tokens=10)]
@@ -83,12 +83,12 @@ def read_blocks(
 
 
 def _take(reader: WordReader, arena: int, end: Place, raw: int) -> Block:
-    """The ids read since the last block; the reader keeps its words alone."""
+    """The ids read since the last block; the reader keeps only its words."""
     return Block(reader.take(), reader.arena[arena : reader.state[4]].tobytes(), end, raw)
 
 
 def _after(reader: WordReader, known: bytes) -> WordReader:
-    """A reader that has met these words; reading them one by one numbers them as before."""
+    """The reader, after it has read the known words in order, which gives them the same ids as before."""
     for chunk in read_chunks(io.BytesIO(known), CHUNK_BYTES):
         reader.read(chunk, "the words so far", 0)
         reader.take()
@@ -113,7 +113,7 @@ def _chunks(source: Source, offset: int) -> Iterator[_Chunk]:
 
 
 def stamp(source: Source) -> tuple[str, int, int] | None:
-    """The path, size and time of change of a file; None where there is no file to look at."""
+    """The path, size and time of change of a file; None if the source is not a file."""
     if not isinstance(source, (str, Path)) or str(source) == "-" or not Path(source).is_file():
         return None
     status = Path(source).stat()
@@ -121,7 +121,7 @@ def stamp(source: Source) -> tuple[str, int, int] | None:
 
 
 def check_readable(source: Source, vocab: Vocabulary | None = None) -> LidstoneError | None:
-    """Read a source to its end and say what is wrong with it; None if nothing is."""
+    """Read a source to its end; return its error, or None if there is none."""
     reader = WordReader(vocab)
     try:
         for chunk in _chunks(source, 0):

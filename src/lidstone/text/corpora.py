@@ -1,7 +1,7 @@
-"""Text in: checked chunks and lines of any source, and the corpus that every Python carries.
+"""Reading text: checked chunks and lines of any source, and the corpus that comes with Python.
 
 Text is UTF-8 without NUL bytes. A line ends at a line feed alone; a carriage return before it and a byte
-order mark at the start of the text are dropped. What is wrong with a text is said with file, line and byte.
+order mark at the start of the text are dropped. Errors name the file, line and byte.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def data_root() -> Path | None:
 
 
 def tokenize(text: str) -> list[str]:
-    """Lower-case `text`; runs of word characters, with inner apostrophes, are words; other signs stand alone.
+    """Lower-case `text`; runs of word characters, with inner apostrophes, are words; other characters are tokens.
 
     >>> tokenize('It doesn’t (yet) call "__init__".')
     ['it', 'doesn’t', '(', 'yet', ')', 'call', '"', '__init__', '"', '.']
@@ -74,7 +74,7 @@ def embedded_corpus() -> list[list[str]]:
     """Sentences of Python's own reference text, `pydoc_data.topics`: English on every machine with CPython.
 
     Paragraphs end at blank lines, sentences at `.`, `!`, `?` or `:` before white space. Grammar rules,
-    interpreter sessions, ruled lines and paragraphs that came before are left out. The text differs a little
+    interpreter sessions, ruled lines and repeated paragraphs are left out. The text differs a little
     between versions of Python.
     """
     from pydoc_data.topics import topics
@@ -89,7 +89,7 @@ def embedded_corpus() -> list[list[str]]:
 def split_sentences(
     sentences: Sequence[Sentence], block: int = 10
 ) -> tuple[list[Sentence], list[Sentence], list[Sentence]]:
-    """Deal sentences out as 80 % training, 10 % validation and 10 % test, in blocks of neighbours.
+    """Split sentences into 80 % training, 10 % validation and 10 % test, in blocks of neighbours.
 
     Of every ten blocks the ninth is for validation and the tenth for test.
 
@@ -98,7 +98,7 @@ def split_sentences(
     ([8, 18], [9, 19])
     """
     if block < 1:
-        raise InputError(f"a block has at least one sentence, not {block}", hint="give block >= 1")
+        raise InputError(f"a block has at least one sentence, not {block}", hint="use block >= 1")
     parts: tuple[list[Sentence], list[Sentence], list[Sentence]] = ([], [], [])
     for number, sentence in enumerate(sentences):
         parts[max(0, number // block % 10 - 7)].append(sentence)
@@ -109,7 +109,7 @@ def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
     offset = lines = 0
     for chunk in _whole_lines(source, chunk_bytes):
         kind = "text" if offset else kind_of(chunk[:HEAD])
-        if kind not in ("text", "arpa", "binary"):  # of binary data the decoder says where it is not text
+        if kind not in ("text", "arpa", "binary"):  # for binary data the decoder reports the first bad byte
             raise not_text(kind, source)
         text = _decode(chunk, name_of(source), offset, lines)
         offset, lines = offset + len(chunk), lines + chunk.count(b"\n")
@@ -121,7 +121,7 @@ def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
 
 def _whole_lines(source: Source, chunk_bytes: int) -> Iterator[bytes]:
     with open_bytes(source) as stream:
-        begun: list[bytes] = []  # the line that the last block broke off in, however long it gets
+        begun: list[bytes] = []  # the incomplete line at the end of the last block, of any length
         while block := stream.read(chunk_bytes):
             cut = block.rfind(b"\n") + 1
             if cut:

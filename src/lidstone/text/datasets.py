@@ -1,6 +1,6 @@
-"""Training data as people have it: lists, arrays, Hugging Face datasets, columns of them, text with a tokenizer.
+"""Training data of any kind as rows of ids: lists, arrays, Hugging Face datasets, columns, text with a tokenizer.
 
-Whatever comes in, rows of ids come out. Three kinds of rows exist:
+There are three kinds of rows:
 
     whole      a sentence or document per row, perhaps padded; a row ends its sentence
     packed     the text in blocks of one length, cut anywhere; eos alone ends a sentence
@@ -40,7 +40,7 @@ def id_rows(data: Any, tokenizer: Any = None, column: str | None = None) -> list
 
 
 def is_packed(rows: Sequence[Row], vocab: Vocabulary) -> bool:
-    """Are these blocks of a packed stream? All of one length (the last may be shorter), unpadded, with eos inside.
+    """Whether these are blocks of a packed stream: of one length (the last may be shorter), unpadded, with eos inside.
 
     >>> from lidstone.text.vocabulary import Vocabulary
     >>> vocab = Vocabulary(size=9, eos=0)
@@ -59,7 +59,7 @@ def is_packed(rows: Sequence[Row], vocab: Vocabulary) -> bool:
 
 
 def check_vocabulary(vocab: Any) -> None:
-    """Refuse a tokenizer where a vocabulary is needed."""
+    """Raise an error if a tokenizer is passed as a vocabulary."""
     if hasattr(vocab, "get_vocab"):
         raise InputError(
             f"{type(vocab).__name__} stands where a vocabulary belongs",
@@ -68,13 +68,13 @@ def check_vocabulary(vocab: Any) -> None:
 
 
 def _eos_inside(row: Row, eos: int) -> bool:
-    """Does eos stand between words?"""
+    """Whether eos is between words."""
     words = np.flatnonzero(row != eos)
     return bool(len(words)) and bool((row[words[0] : words[-1]] == eos).any())
 
 
 def _chosen(data: Any, tokenizer: Any, column: str | None) -> Iterable[Any]:
-    """The rows of `data`; those of a data set with the columns that matter."""
+    """The rows of `data`; those of a data set with only the columns that are used."""
     names = getattr(data, "column_names", None)
     if not isinstance(names, list) or not hasattr(data, "select_columns"):
         return data
@@ -111,7 +111,7 @@ def _encoded(rows: Iterable[Any], tokenizer: Any, column: str | None) -> Iterato
 
 
 def _ids(row: Any) -> Iterator[Row]:
-    """The ids of one row, without what its mask hides; one array for each of its documents."""
+    """The ids of one row, without masked ones; one array for each of its documents."""
     if not isinstance(row, dict):
         yield _narrow(np.asarray(row))
         return

@@ -1,4 +1,4 @@
-"""What a prompt or a notebook shows of large objects."""
+"""Short displays of large objects, for prompts and notebooks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from html import escape
 from typing import Any
 
 SHOWN = 4
-"""How many of many values are shown"""
+"""How many values are shown"""
 
 
 def shortened(values: Sequence[Any]) -> str:
-    """The first values, and how many there are.
+    """The first values, and their number.
 
     >>> shortened(("a", "b")), shortened(range(9000))
     ("('a', 'b')", '(0, 1, 2, 3, ... 9,000 in all)')

@@ -1,9 +1,9 @@
-"""What a Hugging Face tokenizer's ids mean for prediction.
+"""Which ids of a Hugging Face tokenizer can be predicted, and which one ends a sentence.
 
-eos is predicted even where it doubles as bos or pad (GPT-2). Tokenizers without eos end sentences with sep
+eos is predicted even if it is also bos or pad (GPT-2). Tokenizers without eos end sentences with sep
 (BERT). bos, pad, cls and mask are not predicted, unless they are eos or unk. unk is predicted like a word;
-where it is eos (GPT-2 again, whose bytes leave nothing unknown) there is no unknown word. Ids without a
-string, which arise when the model's matrix is padded beyond the tokenizer, are not predicted either.
+if it is eos (GPT-2, whose bytes cover every text) there is no unknown word. Ids without a
+string, which exist if the model's matrix is larger than the tokenizer, are not predicted either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def strings_of(tokenizer: Any, size: int | None) -> tuple[str, ...]:
     if size is not None and size < needed:
         raise InputError(
             f"size={size} is too small for a tokenizer with ids up to {needed - 1}",
-            hint="give the number of rows of the model's embedding matrix",
+            hint="pass the number of rows of the model's embedding matrix",
         )
     return tuple(strings.get(number, f"<unused-{number}>") for number in range(size or needed))
 

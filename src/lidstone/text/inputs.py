@@ -1,7 +1,7 @@
-"""What names of text stand for: files, globs, addresses of other file systems, and columns of Parquet or JSON lines.
+"""Texts by name: files, globs, addresses of other file systems, and columns of Parquet or JSON lines.
 
-Each becomes a source that all readers of text take. A row of a column is a line of text; a row with line feeds in it
-is several.
+Each becomes a source for all readers of text. A row of a column is a line of text; a row with line feeds in it
+is several lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Input:
     """the column to read of a Parquet or JSON lines file"""
 
     def open(self) -> Source:
-        """The text as a source; opened anew each time, except standard input."""
+        """The text as a source; a new one each time, except for standard input."""
         plain = Path(self.name).with_suffix("") if Path(self.name).suffix in COMPRESSED else Path(self.name)
         if plain.suffix == ".parquet":
             return _Rows(self.name, _parquet_rows(self.name, self._column(), _remote(self.name)))  # type: ignore[return-value]
@@ -44,12 +44,12 @@ class Input:
 
     def _column(self) -> str:
         if self.column is None:
-            raise InputError(f"{self.name} has columns", hint="name the one that holds the text: --column text")
+            raise InputError(f"{self.name} has columns", hint="name the one with the text: --column text")
         return self.column
 
 
 def expand(names: Iterable[str], column: str | None = None) -> list[Input]:
-    """The inputs that names, globs and addresses stand for; those of one glob in the order of their names.
+    """The inputs of names, globs and addresses; those of one glob are sorted by name.
 
     >>> [found.name for found in expand(["-", "a.txt"])]
     ['-', 'a.txt']
@@ -90,7 +90,7 @@ def _remote_matches(address: str) -> list[str]:
 
 
 def _remote(name: str) -> Source:
-    """An address opened; a path as it is."""
+    """An address as an open file; a path unchanged."""
     if "://" not in name:
         return name
     import fsspec
@@ -113,7 +113,7 @@ def _parquet_rows(name: str, column: str, source: Source) -> Iterator[str]:
         for batch in file.iter_batches(ROWS, columns=[column]):
             yield from (text for text in batch.column(0).to_pylist() if text is not None)
     except (OSError, arrow.ArrowException) as error:
-        raise TextError(f"{name} is damaged, or no Parquet file: {error}", hint="copy the file again") from error
+        raise TextError(f"{name} is damaged, or not a Parquet file: {error}", hint="copy the file again") from error
 
 
 def _json_rows(name: str, column: str, source: Source) -> Iterator[str]:
@@ -154,6 +154,6 @@ class _Rows(io.RawIOBase):
         for _, row in zip(range(ROWS), self._rows, strict=False):
             self._row += 1
             if not isinstance(row, str):
-                hint = "name the column that holds the text"
+                hint = "name the column with the text"
                 raise TextError(f"{self.name}, row {self._row} is {type(row).__name__}, not text", hint=hint)
             yield row.encode(errors="surrogatepass") + b"\n"

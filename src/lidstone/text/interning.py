@@ -2,9 +2,9 @@
 
 An open-addressing table maps each word to its number, the order of its first appearance. Words of up to
 eight bytes are their own key, padded with zeros, so that equal keys mean equal words; longer ones are
-hashed eight bytes at a time, marked by a top byte of 0xFF, which UTF-8 never holds, and compared in full
-with the copy in the arena, where each known word stands once, followed by a line feed. For little-endian
-machines, as numba's are.
+hashed eight bytes at a time, marked by a top byte of 0xFF, which UTF-8 never has, and compared in full
+with the copy in the arena, which has each known word once, followed by a line feed. For little-endian
+machines, as are all that numba supports.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 DONE, FULL, RESERVED, UNKNOWN = 0, 1, 2, 3
 """Why `intern` stopped: text finished; table full; a reserved word; an unknown word where none may be."""
 POSITION, IDS, SENTENCE, WORDS, ARENA = 0, 1, 2, 3, 4
-"""What outlives a call: byte in the text, ids written, where the sentence began, words, arena bytes."""
+"""State between calls: byte in the text, ids written, where the sentence began, words, arena bytes."""
 
 _HIGH = np.uint64(0x8080808080808080)
 _BELOW_33 = np.uint64(0x2121212121212121)
@@ -124,7 +124,7 @@ def fill(table: Any, words: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _remember(text: Any, begin: int, end: int, arena: Any, starts: Any, state: Any) -> None:
+def _add_word(text: Any, begin: int, end: int, arena: Any, starts: Any, state: Any) -> None:
     used = state[ARENA]
     arena[used : used + end - begin] = text[begin:end]
     arena[used + end - begin] = 10
@@ -137,7 +137,7 @@ def _remember(text: Any, begin: int, end: int, arena: Any, starts: Any, state: A
 def intern(
     text: Any, table: Any, meaning: Any, fixed: bool, unknown: int, eos: int, blank: bool, ids: Any, state: Any
 ) -> int:
-    """Append the ids of `text`, which has eight bytes of padding, to `ids`, and say why it stopped.
+    """Append the ids of `text`, which has eight bytes of padding, to `ids`, and return why it stopped.
 
     Word number k means the id meaning[k], or k - 1 beyond its end; a negative id is a reserved word. With a
     `fixed` vocabulary new words become `unknown`; if that is negative too, they stop the reading. With `blank` a line
@@ -157,7 +157,7 @@ def intern(
             continue
         end = _word_end(text, position)
         key = _key(text, position, end)
-        slot = _first_slot(keys, key)  # probing stands here: as a function it would count references per word
+        slot = _first_slot(keys, key)  # probing is inlined: as a function it would count references per word
         number: Any = np.int64(slots[slot]) - 1
         while number >= 0:
             if keys[slot] == key and (key < _LONG or _same(text, position, end, arena, starts, number)):
@@ -173,7 +173,7 @@ def intern(
             break
         else:
             word = state[WORDS] - 1
-            _remember(text, position, end, arena, starts, state)
+            _add_word(text, position, end, arena, starts, state)
             keys[slot], slots[slot] = key, word + 2
         if word < 0:
             status = RESERVED if number >= 0 else UNKNOWN

@@ -1,4 +1,4 @@
-r"""What a file holds, found from its first bytes: text, ARPA, a table, counts, a KenLM binary or an archive."""
+r"""The kind of a file, from its first bytes: text, ARPA, a table, counts, a KenLM binary or an archive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lidstone.text.streams import Source, name_of, open_bytes, open_plain
 Kind = Literal["text", "arpa", "table", "counts", "safetensors", "kenlm", "zip", "binary"]
 
 HEAD = 1 << 14
-"""How many bytes, after decompression, are looked at"""
+"""How many bytes, after decompression, are checked"""
 NAMES: dict[Kind, str] = {
     "text": "text",
     "arpa": "an ARPA file",
@@ -28,7 +28,7 @@ _KIND = re.compile(rb'"kind": "(table|counts)"')
 
 
 def kind_of(head: bytes) -> Kind:
-    r"""What begins with these bytes.
+    r"""The kind of a file that begins with these bytes.
 
     >>> kind_of(b"\n\\data\\\nngram 1=5\n"), kind_of(b"mmap lm http://kheafield.com/code format version 5\n\0")
     ('arpa', 'kenlm')
@@ -46,7 +46,7 @@ def kind_of(head: bytes) -> Kind:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Whether bytes are UTF-8, but for a character that is cut off at the end."""
+    """Whether bytes are UTF-8, except for a character that is cut off at the end."""
     try:
         head.decode()
     except UnicodeDecodeError as error:
@@ -55,14 +55,14 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def kind_of_file(path: str | Path) -> tuple[Kind, bool]:
-    """What a file holds, and whether it is compressed."""
+    """The kind of a file, and whether it is compressed."""
     with open_bytes(path) as stream, open_plain(path) as plain:
         head = stream.read(HEAD)
         return kind_of(head), plain.read(9) != head[:9]
 
 
 def not_text(kind: Kind, source: Source) -> TextError:
-    """The error for a model or an archive that is given where text belongs."""
+    """The error for a model or an archive that is passed as text."""
     hints = {
         "arpa": "read it with lidstone.read_arpa; on the command line it can be the MODEL",
         "table": "read it with lidstone.load; on the command line it can be the MODEL",
@@ -70,5 +70,5 @@ def not_text(kind: Kind, source: Source) -> TextError:
         "kenlm": "read it with lidstone.load; on the command line it can be the MODEL",
         "zip": "unpack it first: unzip",
     }
-    hint = hints.get(kind, "give plain text, one sentence a line")
+    hint = hints.get(kind, "use plain text, one sentence per line")
     return TextError(f"{name_of(source)} is {NAMES[kind]}, not text", hint=hint)

@@ -1,8 +1,8 @@
 """Learning BPE merges as subword-nmt does, several times as fast.
 
-subword-nmt spends most of its time looking for the most frequent pair among all pairs. Here pairs stand in one set per
-frequency, and a heap knows the highest; words are rewritten without regular expressions. All else, the pruning of rare
-pairs and its side effects included, is subword-nmt's own code, so that the merges are the same ones.
+subword-nmt spends most of its time searching for the most frequent pair among all pairs. Here there is one set of pairs
+per frequency, and a heap of the frequencies; words are rewritten without regular expressions. Everything else, the
+pruning of rare pairs and its side effects included, is subword-nmt's own code, so that the merges are the same.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _joined(word: tuple[str, ...], first: str, second: str) -> tuple[str, ...]:
 
 
 class _RankedCounts(defaultdict[Pair, int]):
-    """Counts of pairs that know their most frequent one; of equals, the last in the alphabet.
+    """Counts of pairs with fast access to the most frequent one; of equals, the last in the alphabet.
 
     Equals `max(counts, key=lambda pair: (counts[pair], pair))`.
     """

@@ -1,7 +1,7 @@
 """`read_words` with all cores, for large plain files.
 
-Each thread reads a range of lines with a table of words of its own. Then the words of the second range are looked up in
-the table of the first, in the order in which they appeared, and so on: that numbers them as one reader would have.
+Each thread reads a range of lines with its own table of words. Then the words of the second range are looked up in
+the table of the first, in the order in which they appeared, and so on: this gives the same ids as a single reader.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ CHUNK_BYTES = 1 << 18
 def read_words_in_parallel(
     sources: Sources, vocab: Vocabulary | None = None, *, blank: Blank = "skip", show: bool = False
 ) -> tuple[Ids, Vocabulary]:
-    """What `read_words` gives; by several threads where there is one large plain file."""
+    """The result of `read_words`, by several threads if there is one large plain file."""
     path, threads = _single_file(sources), cores()
     if path is None or threads == 1:
         return read_words(sources, vocab, blank=blank, show=show)
     try:
         return _read(path, vocab, blank, threads, show)
-    except LidstoneError:  # said with the right line by whoever reads from the start
+    except LidstoneError:  # the sequential reader raises it with the right line number
         return read_words(sources, vocab, blank=blank, show=show)
 
 
 def _single_file(sources: Sources) -> Path | None:
-    """The one large plain file that there is to read, if so."""
+    """The file, if there is only one, and it is large and plain."""
     if isinstance(sources, (list, tuple)) and len(sources) == 1:
         sources = sources[0]
     if not isinstance(sources, (str, Path)) or str(sources) == "-" or not Path(sources).is_file():
@@ -65,7 +65,7 @@ def _read(path: Path, vocab: Vocabulary | None, blank: Blank, threads: int, show
 
 
 def _joined(readers: list[WordReader], *, fixed: bool) -> Ids:
-    """The ids of all readers, numbered by the first, who learns the words of the others."""
+    """The ids of all readers, numbered by the first one, which adds the words of the others to its table."""
     first, *others = readers
     sizes = [len(reader.ids) for reader in readers]
     ids = np.empty(sum(sizes), np.int32)

@@ -1,4 +1,4 @@
-"""The lines of a plain file that begin between two positions: parts of a file that can be read at the same time."""
+"""The lines of a plain file that begin between two positions: parts of a file that can be read in parallel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FileRange(io.RawIOBase):
             self._ahead = self._mark()
 
     def _mark(self) -> bytes:
-        """A mark to be dropped by readers, who take one at the start for that of the file, before one of the text."""
+        """A byte order mark for readers to drop, if the range begins with one that is part of the text."""
         position = self._file.tell()
         marked = position < self._stop and self._file.read(len(MARK)) == MARK
         self._file.seek(position)
@@ -65,7 +65,7 @@ class FileRange(io.RawIOBase):
         return len(data)
 
     def _rest(self, size: int) -> bytes:
-        """What is left of the last line: nothing once a line has ended."""
+        """The rest of the last line: empty once the line has ended."""
         if not self._file.tell():
             return b""
         self._file.seek(-1, io.SEEK_CUR)

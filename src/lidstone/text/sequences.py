@@ -1,4 +1,4 @@
-"""Sequences of ids as models read them: batches of similar length, padding, and stretches of long sentences."""
+"""Sequences of ids as models read them: batches of similar length, padding, and pieces of long sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def length_batches(
     [[1, 2], [0], [3]]
     """
     if not (tokens or size):
-        raise InputError("a batch needs a limit", hint="give tokens= or size=")
+        raise InputError("a batch needs a limit", hint="pass tokens= or size=")
     lengths = np.asarray(lengths)
     order = np.argsort(lengths, kind="stable")
     starts, first = [0], 0
@@ -68,9 +68,9 @@ def pair_inputs(
 
 
 def pieces(length: int, limit: int, overlap: int) -> list[tuple[int, int, int]]:
-    """Cut 0..length into stretches of at most `limit`: (start, first new position, end).
+    """Cut 0..length into pieces of at most `limit`: (start, first new position, end).
 
-    Every position is new in exactly one stretch; the `overlap` positions before it are context only.
+    Every position is new in exactly one piece; the `overlap` positions before it are context only.
 
     >>> pieces(10, limit=6, overlap=2)
     [(0, 0, 6), (4, 6, 10)]
@@ -78,7 +78,7 @@ def pieces(length: int, limit: int, overlap: int) -> list[tuple[int, int, int]]:
     [(0, 0, 5)]
     """
     if not 0 <= overlap < limit:
-        raise InputError(f"an overlap of {overlap} does not fit a limit of {limit}", hint="give 0 <= overlap < limit")
+        raise InputError(f"an overlap of {overlap} does not fit a limit of {limit}", hint="use 0 <= overlap < limit")
     found = [(0, 0, min(length, limit))]
     while found[-1][2] < length:
         done = found[-1][2]

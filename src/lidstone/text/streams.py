@@ -1,7 +1,7 @@
 """Bytes from a plain or compressed file or from standard input, with errors that name the file.
 
 The compression of a stream is found from its first bytes, not from its name, so `-` may be compressed too. A
-stream that ends too early is an error for every format, also for zstd, whose own reader would end quietly.
+stream that ends too early is an error for every format, also for zstd, whose own reader would not report it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLOCK = 1 << 17
 
 
 def name_of(source: Source) -> str:
-    """How errors call the source.
+    """The name of the source in errors.
 
     >>> name_of("-"), name_of("a.txt")
     ('<stdin>', 'a.txt')
@@ -56,7 +56,7 @@ def open_bytes(source: Source) -> BinaryIO:
 
 
 def open_plain(source: Source) -> io.BufferedReader:
-    """Open `source` for reading as it is."""
+    """Open `source` for reading, without decompressing it."""
     if isinstance(source, (str, Path)) and str(source) != "-":
         return _open_path(Path(source))
     return io.BufferedReader(_Borrowed(sys.stdin.buffer if isinstance(source, (str, Path)) else source), _BLOCK)
@@ -72,14 +72,14 @@ def _open_path(path: Path) -> io.BufferedReader:
 def _unreadable(source: Source, error: OSError) -> TextError:
     hint = {
         FileNotFoundError: "check the path; - is standard input",
-        IsADirectoryError: "give the name of a file, not of a folder",
-        PermissionError: "you may not read this file",
+        IsADirectoryError: "use the name of a file, not of a folder",
+        PermissionError: "check the permissions of the file",
     }.get(type(error), "check the path and the disk")
     return TextError(f"cannot read {name_of(source)}: {error.strerror or error}", hint=hint)
 
 
 class _Borrowed(io.RawIOBase):
-    """A stream of the caller: closing this object leaves it open."""
+    """A stream of the caller: closing this object does not close it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

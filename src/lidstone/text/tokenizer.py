@@ -1,8 +1,8 @@
 """Subwords by byte-pair encoding: merges learnt as subword-nmt does, applied by tokenizers.
 
-A word that is split shows `@@` at the end of all its pieces but the last: `low@@ est`. The codes file is
-subword-nmt's, version 0.2. `BPE.encode_lines` gives what `subword-nmt apply-bpe` gives, in parallel; merges that
-tokenizers itself would learn are others, hence the division of labour. No glossaries and no dropout.
+A word that is split has `@@` at the end of all its pieces but the last: `low@@ est`. The codes file is
+subword-nmt's, version 0.2. `BPE.encode_lines` gives the result of `subword-nmt apply-bpe`, in parallel. Merges are not
+learnt by tokenizers, whose merges differ from subword-nmt's. No glossaries and no dropout.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _VERSION = "#version: 0.2"
 
 
 def learn_bpe(lines: Iterable[str], merges: int, min_frequency: int = 2) -> BPE:
-    """Learn up to `merges` merges from words between spaces; fewer, if no pair is as frequent as asked.
+    """Learn up to `merges` merges from words between spaces; fewer, if no pair has `min_frequency`.
 
     >>> learn_bpe(["low low lower lowest"], merges=2).merges
     (('l', 'o'), ('w', 'e'))
     """
     if merges < 1:
-        raise InputError(f"cannot learn {merges} merges", hint="give merges >= 1")
+        raise InputError(f"cannot learn {merges} merges", hint="use merges >= 1")
     words = Counter(word for line in lines for word in line.strip("\r\n ").split(" ") if word)
     if not any(len(word) > 1 for word in words):
         raise TextError(
             "no word of two letters to learn merges from",
-            hint="give more text, or split at spaces only (in a recipe, tokenizer.kind: word)",
+            hint="use more text, or split at spaces only (in a recipe, tokenizer.kind: word)",
         )
     return BPE(tuple(learn_merges(words, merges, min_frequency)))
 
@@ -67,7 +67,7 @@ class BPE:
         write_text(path, "\n".join([_VERSION, *(" ".join(pair) for pair in self.merges), ""]))
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[str]]:
-        """Split the words of each line, which stand between spaces, into pieces."""
+        """Split the words of each line, separated by spaces, into pieces."""
         tokenizer, surface = self._tokenizer_for(lines)
         encoded = tokenizer.encode_batch_fast([line.strip("\r\n ") for line in lines], add_special_tokens=False)
         return [[surface[piece] for piece in one.ids] for one in encoded]
@@ -77,7 +77,7 @@ class BPE:
         return f"{' '.join(pieces)} ".replace(f"{_SPLIT} ", "").removesuffix(" ")
 
     def _tokenizer_for(self, lines: Sequence[str]) -> tuple[Any, list[str]]:
-        """The tokenizer and the surface of its ids, remade when letters turn up that it has not seen."""
+        """The tokenizer and the surface of its ids, built again if the lines have new letters."""
         letters = set().union(*lines) - self._engine.get("letters", set())
         if letters or not self._engine:
             known = self._engine.get("letters", set()) | letters
@@ -132,7 +132,7 @@ def _parse(lines: Sequence[str], name: str) -> tuple[tuple[str, str], ...]:
     pairs = [tuple(line.strip("\r\n ").split(" ")) for line in lines[1:]]
     wrong = next((number for number, pair in enumerate(pairs, 2) if len(pair) != 2), None)
     if wrong is not None:
-        raise FileFormatError(f"{name}, line {wrong} is not a pair of pieces", hint="get the codes file again")
+        raise FileFormatError(f"{name}, line {wrong} is not a pair of pieces", hint="copy the codes file again")
     return tuple(pairs)  # type: ignore[arg-type]
 
 

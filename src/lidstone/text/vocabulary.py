@@ -1,9 +1,9 @@
-"""The event space: which ids exist, which of them can be predicted, and what they are called.
+"""The event space: which ids exist, which of them can be predicted, and their strings.
 
-A `Vocabulary` knows ids 0..size-1. Its *event space* E is all of them but the unpredictable ones (pad, a
-model's own bos). The sentence start that histories see is none of these: it is `bos == size`, so that it
-cannot be confused with a model's special ids, which may coincide (GPT-2: bos = eos = pad). The specials of
-Hugging Face tokenizers are sorted out in `text/from_tokenizer.py`.
+A `Vocabulary` has the ids 0..size-1. Its *event space* E is all of them but the unpredictable ones (pad, a
+model's own bos). The sentence start in histories is none of these: it is `bos == size`, so that it
+cannot be confused with a model's special ids, which may coincide (GPT-2: bos = eos = pad). The special ids of
+Hugging Face tokenizers are handled in `text/from_tokenizer.py`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Vocabulary:
         return {token: number for number, token in enumerate(self.tokens)}
 
     def encode(self, words: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Look words up; unknown ones become `unk`.
+        """The ids of words; unknown ones become `unk`.
 
         >>> Vocabulary.from_words(["a", "b"]).encode(["b", "z"]).tolist()
         [3, 0]
@@ -131,7 +131,7 @@ class Vocabulary:
         return ids
 
     def check_ids(self, ids: npt.ArrayLike, *, bos: bool = False) -> npt.NDArray[np.int64]:
-        """Return `ids` as an array if all are in 0..size-1 (or are `bos`, if allowed); else say which is not.
+        """Return `ids` as an array if all are in 0..size-1 (or are `bos`, if allowed); else raise an error.
 
         >>> Vocabulary(size=3, eos=0).check_ids([1, 7])
         Traceback (most recent call last):
@@ -143,13 +143,13 @@ class Vocabulary:
             raise InputError(
                 f"id {array[wrong][0]} at position {int(wrong.argmax())} is outside "
                 f"the vocabulary of {self.size} ids (0 to {self.size - 1})",
-                hint="use the tokenizer the vocabulary was made from, or give it the model's size",
+                hint="use the tokenizer that the vocabulary was made from, or pass the model's size to it",
             )
         return array
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits that tell vocabularies apart: size, eos, unk, unpredictable ids, strings where known."""
+        """16 hex digits of a hash of size, eos, unk, unpredictable ids, and strings where known."""
         return _hash([self.size, self.eos, self.unpredictable, self.tokens, {"unk": self.unk}])
 
     @cached_property
@@ -174,7 +174,7 @@ class Vocabulary:
         return html_table("Vocabulary", facts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `from_dict` reads them back."""
+        """Plain values for JSON; the inverse is `from_dict`."""
         tokens = None if self.tokens is None else list(self.tokens)
         unpredictable = list(self.unpredictable)
         return {
@@ -214,7 +214,7 @@ def _whole_numbers(ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 def _validate(vocab: Vocabulary) -> None:
     if vocab.size < 1:
-        raise InputError(f"a vocabulary needs at least one id, not {vocab.size}", hint="give size >= 1")
+        raise InputError(f"a vocabulary needs at least one id, not {vocab.size}", hint="use size >= 1")
     named = [("eos", vocab.eos), ("unk", vocab.unk), *(("unpredictable", t) for t in vocab.unpredictable)]
     for name, token in named:
         if token is not None and not 0 <= token < vocab.size:
@@ -227,8 +227,8 @@ def _validate(vocab: Vocabulary) -> None:
 
 def _validate_tokens(tokens: tuple[str, ...], size: int) -> None:
     if len(tokens) != size:
-        raise InputError(f"{len(tokens)} tokens given for {size} ids", hint="give one string per id")
+        raise InputError(f"{len(tokens)} tokens given for {size} ids", hint="pass one string per id")
     if len(set(tokens)) != size:
         seen: set[str] = set()
         twice = next(token for token in tokens if token in seen or seen.add(token))  # type: ignore[func-returns-value]
-        raise InputError(f"the token {twice!r} occurs twice in the vocabulary", hint="give each word once")
+        raise InputError(f"the token {twice!r} occurs twice in the vocabulary", hint="list each word once")

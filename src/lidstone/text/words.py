@@ -1,9 +1,9 @@
-"""Text to ids: words are what stands between spaces, tabs and line ends; a line is a sentence.
+"""Text to ids: words are separated by spaces, tabs and line ends; a line is a sentence.
 
 Separators are space, tab, carriage return and line feed, as for KenLM; other Unicode spaces belong to words. A line
 without words is skipped, or it is a sentence without words, as for KenLM (`blank`). The stream of ids holds, for each
-sentence, its words and then eos; `<s>` is not stored. The text passes in chunks: `read_words` keeps the ids of all,
-`read_batches` of some lines at a time. `slow_read_words` says the same in a few plain lines.
+sentence, its words and then eos; `<s>` is not stored. The text is read in chunks: `read_words` keeps the ids of all,
+`read_batches` of some lines at a time. `slow_read_words` is the simple reference implementation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 Ids = npt.NDArray[np.int32]
 Sources = Source | Sequence[Source]
 Blank = Literal["skip", "count"]
-"""How lines without words are treated: skipped, or counted as sentences that hold their end alone"""
+"""How lines without words are treated: skipped, or counted as empty sentences (`</s>` alone)"""
 SEPARATORS = b" \t\r\n"
 
 
@@ -50,8 +50,8 @@ def read_words(
     r"""Read one text, or several one after the other, as a stream of ids and their vocabulary.
 
     Without `vocab`, ids are given in order of first appearance after 0 `<unk>` and 1 `</s>`. With it, unknown
-    words become `vocab.unk`. `blank="count"` makes a line without words a sentence, too. `show` asks for a progress
-    bar; `seen` is given the text, some lines at a time.
+    words become `vocab.unk`. `blank="count"` makes a line without words a sentence, too. `show` shows a progress
+    bar; `seen` is called with the text, some lines at a time.
 
     >>> import io
     >>> ids, vocab = read_words(io.BytesIO(b"b a b\n\n c <unk>\n"))
@@ -68,7 +68,7 @@ def read_words(
 def read_batches(
     sources: Sources, vocab: Vocabulary, *, show: bool = False, chunk_bytes: int = 1 << 20
 ) -> Iterator[Batch]:
-    r"""Read texts some lines at a time, in constant memory; every line is there, also one without words.
+    r"""Read texts some lines at a time, in constant memory; lines without words are included.
 
     >>> import io
     >>> [batch.ids.tolist() for batch in read_batches(io.BytesIO(b"a\n\nz\n"), Vocabulary.from_words(["a"]))]
@@ -98,7 +98,7 @@ def _read_chunks(reader: WordReader, sources: Sources, show: bool, chunk_bytes: 
 def slow_read_words(
     sources: Sources, vocab: Vocabulary | None = None, *, blank: Blank = "skip"
 ) -> tuple[Ids, Vocabulary]:
-    """What `read_words` equals: split, and look up in a dictionary."""
+    """The reference implementation of `read_words`: split, and look up in a dictionary."""
     reserved, known = _reserved_words(vocab), None if vocab is None or vocab.unk is not None else vocab.index
     sentences = []
     for source in _each(sources):
@@ -158,7 +158,7 @@ class WordReader:
 
         end = b"" if chunk.endswith(b"\n") else b"\n"
         text = np.frombuffer(b"".join((chunk, end, bytes(8))), dtype=np.uint8)
-        self._make_room(text.size)
+        self._reserve(text.size)
         self.state[interning.POSITION] = 0
         while status := self._intern(text):
             if status != interning.FULL:
@@ -168,7 +168,7 @@ class WordReader:
             self._enlarge_table()
 
     def take(self) -> Ids:
-        """The ids read so far, which are then forgotten."""
+        """The ids read so far; the reader does not keep them."""
         ids = self.ids.copy()
         self.state[1] = self.state[2] = 0
         return ids
@@ -180,7 +180,7 @@ class WordReader:
         return self.arena[known : self.state[4]].tobytes()
 
     def learn(self, words: bytes) -> Ids:
-        """What the ids of another reader, which has read these words, are for this one. No ids are appended."""
+        """Add the words of another reader; return this reader's id for each of its ids. No ids are appended."""
         before = int(self.state[1])
         self.read(words.replace(b"\n", b" "), "words", 0)
         ids = np.concatenate([np.array([0, 1], np.int32), self.ids[before:-1]])
@@ -199,8 +199,8 @@ class WordReader:
         rules = self.fixed, self.unknown, self.eos, self.blank
         return interning.intern(text, table, self.meaning, *rules, self.all_ids, self.state)
 
-    def _make_room(self, size: int) -> None:
-        """A text of `size` bytes has fewer than `size` words and sentences, and words of fewer bytes."""
+    def _reserve(self, size: int) -> None:
+        """Enlarge the arrays for a text of `size` bytes, which has fewer than `size` words and sentences."""
         self.all_ids = _grown(self.all_ids, int(self.state[1]) + size)
         if not self.fixed:
             self.arena = _grown(self.arena, int(self.state[4]) + size + 8)
@@ -215,7 +215,7 @@ class WordReader:
 
 
 def _known_words(vocab: Vocabulary | None) -> tuple[list[bytes], Ids]:
-    """The words known at the start and the id each stands for: -1 for those that no text may hold."""
+    """The words known at the start and their ids: -1 for those that no text may contain."""
     if vocab is None:
         return [UNK.encode(), EOS.encode(), BOS.encode()], np.array([0, -1, -1], dtype=np.int32)
     meaning = {UNK: -1 if vocab.unk is None else vocab.unk, **vocab.index}
@@ -224,7 +224,7 @@ def _known_words(vocab: Vocabulary | None) -> tuple[list[bytes], Ids]:
 
 
 def _reserved_words(vocab: Vocabulary | None) -> set[str]:
-    """Words that no text may hold: the ends of sentences, and all that is never predicted."""
+    """Words that no text may contain: the ends of sentences, and all that are never predicted."""
     reserved = {BOS, EOS}
     if vocab is not None:
         never = {vocab.eos, *vocab.unpredictable}
@@ -255,11 +255,11 @@ def _refusal(word: str, name: str, line: int, reserved: bool) -> TextError:
     if reserved:
         return TextError(
             f"the text holds the reserved word {word} ({name}, line {line})",
-            hint=f"sentence ends are added automatically; remove {word}, or spell it otherwise",
+            hint=f"sentence ends are added automatically; remove {word}, or spell it differently",
         )
     return TextError(
         f"{word!r} is not in the vocabulary ({name}, line {line})",
-        hint="give the vocabulary an unknown word, unk=",
+        hint="make the vocabulary with an unknown word, unk=",
     )
 
 
@@ -273,7 +273,7 @@ def _each(sources: Sources) -> Iterator[Source]:
 
 
 def _plain_size(source: Source) -> int | None:
-    """The number of bytes to come, where the size of the file tells it."""
+    """The number of bytes to read, if it is known from the size of the file."""
     if isinstance(source, (str, Path)) and str(source) != "-" and Path(source).suffix not in COMPRESSED:
         return Path(source).stat().st_size if Path(source).is_file() else None
     return None
