@@ -215,5 +215,7 @@ def test_get_an_unknown_corpus(home):
 
 def test_list_shows_what_can_be_fetched(home):
     rows = json.loads(run("data", "list", "--json").stdout)
-    assert {row["name"]: row["here"] for row in rows}["multi30k"] is False
+    here = {row["name"]: row["here"] for row in rows}
+    assert [name for name in here if here[name]] == ["embedded"]
+    assert here["multi30k"] is here["lafand-en-yor"] is False
     assert "multi30k" in run("data", "list").stdout

@@ -83,7 +83,7 @@ def test_unfinished_and_doubled_runs_are_left_out_with_a_note(tmp_path: Path) ->
         "Left out, running",
         "Left out, same setting and seed",
         "Left out, unfinished",
-        "Left out, given up by the search",
+        "Left out, stopped early by the search",
     ]
 
 

@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.corpus.cache import corpus_roots
-from lidstone.corpus.catalogue import READERS, find_file
+from lidstone.corpus.catalogue import LAFAND, READERS, find_file
 from lidstone.corpus.sources import DATASETS
 
 # Corpora that lidstone reads but does not download: folder, files, licence.
 LOCAL = {
     "tatoeba": ("tatoeba-de-en", ("deu-eng.2018-05-13.tsv",), "CC BY 2.0 (tatoeba.org)"),
+    **{
+        f"lafand-{pair}": (
+            "lafand-mt",
+            tuple(f"{pair}.{part}.{language}" for part in ("train", "dev", "test") for language in pair.split("-")),
+            "CC BY-NC 4.0 (Masakhane)",
+        )
+        for pair in LAFAND
+    },
 }
 
 

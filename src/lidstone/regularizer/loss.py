@@ -79,8 +79,8 @@ class SmoothedLoss(nn.Module):
         gamma sets both strengths. `counts` of the training text are needed with empirical="ngram" only. `weight` holds
         one class weight per id, as in `F.cross_entropy`; it acts in training. A table whose probabilities are further
         than 1e-3 from summing to one is refused unless `allow_unnormalised`. inplace_gradient=True writes the gradient
-        into the memory of the logits in the backward pass: it saves a tensor of their size, and nobody may read the
-        logits afterwards.
+        into the memory of the logits in the backward pass: it saves a tensor of their size, but the logits must not be
+        read afterwards.
         """
         super().__init__()
         check_kinds(table, counts)

@@ -18,7 +18,7 @@ T = TypeVar("T", Tensor, Tensor | None)
 
 
 def is_sharded(tensor: Tensor | None) -> bool:
-    """Is this a DTensor? Under torch.compile nobody asks."""
+    """Whether this is a DTensor; not checked under torch.compile."""
     return not torch.compiler.is_compiling() and hasattr(tensor, "device_mesh")
 
 

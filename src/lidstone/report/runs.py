@@ -213,9 +213,9 @@ def _run_files(roots: Sequence[Path]) -> list[Path]:
 
 
 def _unfinished(roots: Sequence[Path]) -> Iterable[str]:
-    """Notes on trainings that were cut short, or that a search gave up."""
+    """Notes on trainings that are unfinished, or that a search stopped early."""
     for root in roots:
-        for mark, what in (("checkpoints", "unfinished"), ("pruned.json", "given up by the search")):
+        for mark, what in (("checkpoints", "unfinished"), ("pruned.json", "stopped early by the search")):
             for found in sorted(root.rglob(mark)) if root.is_dir() else ():
                 if not (found.parent / "run.json").exists():
                     yield f"Left out, {what}: {found.parent}"

@@ -92,7 +92,7 @@ def _names(vocab: Vocabulary, eos: str | None, unk: str | None) -> list[str]:
 
 
 def _renumbered(table: BackoffTable, vocab: Vocabulary) -> BackoffTable:
-    """The table with the ids of a larger vocabulary; its n-grams sorted anew."""
+    """The table with the ids of a larger vocabulary; its n-grams are sorted again."""
     if table.vocab is vocab or table.vocab.fingerprint == vocab.fingerprint:
         return replace(table, vocab=vocab)
     ids, old = ids_in(table.vocab, vocab), table.trie

@@ -57,7 +57,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a chunk."""
+    """The result of a chunk."""
 
     blocks: dict[str, bytes]
     """what goes to which file"""
