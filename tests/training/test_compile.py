@@ -102,15 +102,15 @@ def test_opcheck(kind: str, kernels: str) -> None:
         gold = operators.gold(LABELS, -100, 50)
         opcheck(operators.plan, (gold, IDS, *table))
         plan = list(operators.plan(gold, IDS, *table))
-        entries: list[Tensor] = []
+        rows: list[Tensor] = []
         if kernels == "tensors":
-            opcheck(operators.expand, (*plan[:2], *table))
-            entries = list(operators.expand(*plan[:2], *table))
+            opcheck(operators.rows, (gold, IDS, *table))
+            rows = list(operators.rows(gold, IDS, *table))
         logits, weight = torch.randn(3, 5, 50, requires_grad=True), torch.rand(15)
-        opcheck(operators.losses, (logits, gold.reshape(-1), weight, plan, entries, *table, False))
-        saved = operators.losses(logits, gold.reshape(-1), weight, plan, entries, *table, False)[2].detach()
+        opcheck(operators.losses, (logits, gold.reshape(-1), weight, plan, rows, *table, False))
+        saved = operators.losses(logits, gold.reshape(-1), weight, plan, rows, *table, False)[2].detach()
         for operator in (operators.gradient, operators.gradient_):
-            opcheck(operator, (weight, logits.detach().clone(), gold.reshape(-1), plan, entries, saved, *table))
+            opcheck(operator, (weight, logits.detach().clone(), gold.reshape(-1), plan, rows, saved, *table))
         leaves = [torch.randn(shape, requires_grad=True) for shape in ((15, 3), (50, 3), (50,))]
         rest = (gold.reshape(-1), weight, plan, *table, torch.float32)
         opcheck(operators.linear_losses, (*leaves, *rest, True, True, True))

@@ -16,28 +16,36 @@ from lidstone.regularizer.kernels.choice import kernel_name, using
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 
-# what starts no work on a device: views, and conversions to the type that a tensor has
-VIEWS = {"reshape", "view", "select", "unsqueeze", "detach", "slice", "unbind", "expand", "view_as", "new_empty", "to"}
+# what starts no work on a device: views, and memory that is not filled
+VIEWS = {"view", "_unsafe_view", "_reshape_alias", "select", "unsqueeze", "detach", "slice", "unbind", "expand"}
+VIEWS |= {"alias", "t", "new_empty"}
 # what makes the host wait: the value or the size of the result must be known
 WAITS = {"item", "_local_scalar_dense", "nonzero", "unique", "_unique2", "is_nonzero", "equal", "masked_select"}
 
 
 class Operations(TorchDispatchMode):
-    """Counts operations, inside our own operators too."""
+    """Counts operations, inside our own operators too.
+
+    An operation that torch puts together from others counts as those: `reshape` as nothing where it is a view and as
+    `clone` where it copies, `to` as `_to_copy` where it converts.
+    """
 
     def __init__(self):
         super().__init__()
         self.found = Counter()
 
     def __torch_dispatch__(self, operation, types, arguments=(), options=None):
-        name = operation.name().split("::")[1].split(".")[0]
-        if operation.namespace == "lidstone":
-            with self:
-                return getattr(operators, name)._init_fn(*arguments, **(options or {}))
+        options, name = options or {}, operation.name().split("::")[1].split(".")[0]
+        with self:
+            if operation.namespace == "lidstone":
+                return getattr(operators, name)._init_fn(*arguments, **options)
+            parts = operation.decompose(*arguments, **options)
+        if parts is not NotImplemented:
+            return parts
         boolean = name == "index" and any(i is not None and i.dtype == torch.bool for i in arguments[1])
-        sized = name == "repeat_interleave" and "output_size" not in (options or {})
+        sized = name == "repeat_interleave" and "output_size" not in options
         self.found["nonzero" if boolean or sized else name] += 1
-        return operation(*arguments, **(options or {}))
+        return operation(*arguments, **options)
 
 
 def operations_of_a_step(empirical, positions):
@@ -45,7 +53,8 @@ def operations_of_a_step(empirical, positions):
     ids = torch.randint(2, 7, (2, positions // 2))
     logits = torch.randn(*ids.shape, VOCAB.size, requires_grad=True)
     with using("tensors"):
-        loss(logits, ids, ids).total.backward()  # makes the keys of the table, once
+        loss(logits, ids, ids).total.backward()  # makes the lookup of the table, once
+        logits.grad = None
         with Operations() as operations:
             loss(logits, ids, ids).total.backward()
     return operations.found
@@ -56,7 +65,7 @@ def test_a_step_takes_few_operations_and_one_wait_whatever_its_size(empirical):
     small, large = (operations_of_a_step(empirical, positions) for positions in (8, 128))
     assert small == large
     assert sum(number for name, number in large.items() if name in WAITS) == 1
-    assert sum(number for name, number in large.items() if name not in VIEWS) <= 125
+    assert sum(number for name, number in large.items() if name not in VIEWS) <= 80
 
 
 @pytest.mark.parametrize("kernels", ["cpu", "tensors"])

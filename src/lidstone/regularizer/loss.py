@@ -148,14 +148,14 @@ class SmoothedLoss(nn.Module):
     def _regularizing(self) -> bool:
         return self.training and torch.is_grad_enabled() and self.targets is not None
 
-    def _plan(self, labels: Tensor, histories: Tensor | None) -> list[Tensor]:
+    def _plan(self, labels: Tensor, histories: Tensor | None, operator: Any = operators.plan) -> list[Tensor]:
         """Coefficients of all positions, the fields of `Plan`; none where this is plain cross-entropy."""
         if not self._regularizing or self.targets is None:
             return []
         check_histories(labels, histories, self.targets.order)
         known = _as_rows(labels)
         contexts = shift_right(known, self.targets.vocab.bos) if histories is None else _as_rows(histories)
-        return list(operators.plan(known, contexts, *self._table))
+        return list(operator(known, contexts, *self._table))
 
     @property
     def _table(self) -> tuple[Any, ...]:
@@ -176,10 +176,10 @@ class SmoothedLoss(nn.Module):
 
     def _scale(self, counted: Tensor, num_items: Tensor | int | float | None) -> Tensor:
         """The weight of each position in the total; (positions,)."""
-        weight = counted.reshape(-1).float()
+        weight = counted.reshape(-1)
         if num_items is not None:
-            return weight / torch.as_tensor(num_items, device=weight.device).clamp(min=1)
-        return weight / weight.sum().clamp(min=1) if self.reduction == "mean" else weight
+            return weight.float() / torch.as_tensor(num_items, device=weight.device).clamp(min=1)
+        return weight / weight.sum(dtype=torch.float32).clamp(min=1) if self.reduction == "mean" else weight.float()
 
 
 class SmoothedCrossEntropy(SmoothedLoss):
@@ -217,14 +217,13 @@ class SmoothedCrossEntropy(SmoothedLoss):
         gold = self._gold(labels, size)
         if self.weighted is not None and self.training and torch.is_grad_enabled():
             return weighted_loss(self, self.weighted, logits, labels, histories, num_items)
-        plan = self._plan(gold, histories)
-        entries = self._entries(plan)
+        plan, rows = self._plan_and_rows(gold, histories)
         total, parts, _ = operators.losses(
             _as_rows_of_logits(logits),
             gold.reshape(-1),
             self._scale(gold >= 0, num_items),
             plan,
-            entries,
+            rows,
             *self._table,
             self.inplace_gradient,
         )
@@ -233,11 +232,11 @@ class SmoothedCrossEntropy(SmoothedLoss):
             return LossParts(total.view(labels.shape), *(part.view(labels.shape) for part in parts.unbind()))
         return LossParts(total.sum(), *parts.sum(-1).unbind())
 
-    def _entries(self, plan: list[Tensor]) -> list[Tensor]:
-        """The n-grams of each position, on devices whose kernels do not look them up themselves."""
-        if not plan or kernel_name(plan[0].device) != "tensors":
-            return []
-        return list(operators.expand(*plan[:2], *self._table))
+    def _plan_and_rows(self, labels: Tensor, histories: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
+        """Coefficients of all positions, or rows of their histories where kernels do not look them up themselves."""
+        if kernel_name(labels.device) != "tensors":
+            return self._plan(labels, histories), []
+        return [], self._plan(labels, histories, operators.rows)
 
 
 def _as_rows_of_logits(logits: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
     lidstone::gold        labels, with -1 for those that are ignored; refuses ids outside the vocabulary
     lidstone::plan        the history of each position and its coefficients (see `plan`)
-    lidstone::expand      the n-grams of each position's history; on devices without kernels of their own
+    lidstone::rows        in place of a plan, the rows of the distinct histories; on devices without kernels
     lidstone::losses      total, parts, and what the gradient needs
     lidstone::gradient    of the total with respect to the logits; lidstone::gradient_ in the memory of the logits
     lidstone::linear_losses  projection and loss in chunks, with the gradients of hidden states, weight and bias
@@ -23,7 +23,7 @@ from lidstone.errors import InputError
 from lidstone.regularizer.kernels.choice import kernel_name, kernels_for
 from lidstone.regularizer.kernels.chunks import Head
 from lidstone.regularizer.kernels.chunks import linear_losses as chunked
-from lidstone.regularizer.plan import Entries, Facts, Plan, Saved, Table
+from lidstone.regularizer.plan import Facts, Plan, Rows, Saved, Table
 
 
 @custom_op("lidstone::gold", mutates_args=())
@@ -64,30 +64,29 @@ def _(
     return (*nodes, *(labels.new_empty(labels.numel(), dtype=torch.float32) for _ in range(6)))
 
 
-@custom_op("lidstone::expand", mutates_args=())
-def expand(
-    states: Tensor,  # (positions,)
-    shifts: Tensor,
+@custom_op("lidstone::rows", mutates_args=())
+def rows(
+    labels: Tensor,  # (batch, time), -1 where ignored
+    contexts: Tensor,  # (batch, time), the token before each
     table: Sequence[Tensor],
     order: int,
     ngram: bool,
     steps: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The n-grams of each position's history and its suffixes, as the fields of `Entries`."""
-    from lidstone.regularizer.kernels.tensors import expand_histories
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The dense rows of the distinct histories, as the fields of `Rows`."""
+    from lidstone.regularizer.kernels.tensors import rows_of_batch
 
-    return expand_histories(states, shifts, Table(*table), Facts(order, ngram, steps))
+    return rows_of_batch(labels, contexts, Table(*table), Facts(order, ngram, steps))
 
 
-@expand.register_fake
+@rows.register_fake
 def _(
-    states: Tensor, shifts: Tensor, table: Sequence[Tensor], order: int, ngram: bool, steps: int
+    labels: Tensor, contexts: Tensor, table: Sequence[Tensor], order: int, ngram: bool, steps: int
 ) -> tuple[Tensor, ...]:
-    size = torch.library.get_ctx().new_dynamic_size()
-    minus = size if ngram else 0
-    integers = [states.new_empty(size, dtype=torch.int64) for _ in range(2)]
-    floats = [states.new_empty(length, dtype=torch.float32) for length in (size, minus, states.shape[0])]
-    return (*integers, *floats)
+    histories, positions = torch.library.get_ctx().new_dynamic_size(), labels.numel()
+    values = labels.new_empty(histories, Table(*table).base.shape[0], 2 if ngram else 1, dtype=torch.float32)
+    which, known = (labels.new_empty(positions, dtype=dtype) for dtype in (torch.int64, torch.bool))
+    return which, values, known, labels.new_empty(positions if ngram else 0, dtype=torch.float32)
 
 
 @custom_op("lidstone::losses", mutates_args=())
@@ -96,7 +95,7 @@ def losses(
     labels: Tensor,  # (positions,), -1 where ignored
     weight: Tensor,  # (positions,), of each position in the total
     plan: Sequence[Tensor],  # the fields of `Plan`; none for plain cross-entropy
-    entries: Sequence[Tensor],  # the fields of `Entries`; none where kernels look n-grams up themselves
+    rows: Sequence[Tensor],  # the fields of `Rows`; none where kernels look rows up themselves
     table: Sequence[Tensor],
     order: int,
     ngram: bool,
@@ -106,16 +105,16 @@ def losses(
     """Weighted total (positions,), weighted nll, plus and minus (3, positions), and `Saved` (3, positions)."""
     with torch.autocast(logits.device.type, enabled=False):
         found = kernels_for(logits.device).losses(
-            logits, labels, _plan(plan), *_rest(table, order, ngram, steps), **_entries(entries)
+            logits, labels, _plan(plan), *_rest(table, order, ngram, steps), **_rows(rows)
         )
-    parts = torch.stack(found[:4])
-    counted = weight > 0
-    weighted = torch.where(counted, parts * weight, 0.0)
+    parts = torch.stack([*found[1:4], found.total])
+    weighted = (parts * weight).masked_fill_(weight == 0, 0.0)  # what does not count may be NaN
     if kernel_name(logits.device) == "cpu":
         from lidstone.regularizer.kernels.cpu import report_overflow
 
-        report_overflow(weighted[0], logits.dtype)
-    return weighted[0].clone(), weighted[1:].clone(), torch.stack(found.saved)
+        report_overflow(weighted[3], logits.dtype)
+    saved = found.saved if isinstance(found.saved, Tensor) else torch.stack(found.saved)
+    return weighted[3].clone(), weighted[:3], saved
 
 
 @losses.register_fake
@@ -130,7 +129,7 @@ def gradient(
     logits: Tensor,
     labels: Tensor,
     plan: Sequence[Tensor],
-    entries: Sequence[Tensor],
+    rows: Sequence[Tensor],
     saved: Tensor,
     table: Sequence[Tensor],
     order: int,
@@ -142,10 +141,10 @@ def gradient(
         logits,
         labels,
         _plan(plan),
-        Saved(*saved.unbind()),
+        _saved(saved),
         scale,
         *_rest(table, order, ngram, steps),
-        **_entries(entries),
+        **_rows(rows),
     )
 
 
@@ -160,7 +159,7 @@ def gradient_(
     logits: Tensor,
     labels: Tensor,
     plan: Sequence[Tensor],
-    entries: Sequence[Tensor],
+    rows: Sequence[Tensor],
     saved: Tensor,
     table: Sequence[Tensor],
     order: int,
@@ -172,11 +171,11 @@ def gradient_(
         logits,
         labels,
         _plan(plan),
-        Saved(*saved.unbind()),
+        _saved(saved),
         scale,
         *_rest(table, order, ngram, steps),
         inplace=True,
-        **_entries(entries),
+        **_rows(rows),
     )
 
 
@@ -186,15 +185,16 @@ def _(scale: Tensor, logits: Tensor, *rest: Any) -> None:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, labels, weight, plan, entries, table, *ctx.facts, ctx.inplace = inputs
-    ctx.sizes = len(plan), len(entries), len(table)
-    ctx.save_for_backward(logits, labels, weight, output[2], *plan, *entries, *table)
+    logits, labels, weight, plan, rows, table, *ctx.facts, ctx.inplace = inputs
+    ctx.sizes = len(plan), len(rows), len(table)
+    ctx.save_for_backward(logits, labels, weight, output[2], *plan, *rows, *table)
+    ctx.set_materialize_grads(False)  # of the parts, which have none
 
 
 def _backward(ctx: Any, total: Tensor, *unused: Tensor) -> tuple[Any, ...]:
     logits, labels, weight, saved, *rest = ctx.saved_tensors
-    plans, entries, _ = ctx.sizes
-    lists = rest[:plans], rest[plans : plans + entries], saved, rest[plans + entries :]
+    plans, rows, _ = ctx.sizes
+    lists = rest[:plans], rest[plans : plans + rows], saved, rest[plans + rows :]
     scale = total.float() * weight
     if ctx.inplace and type(logits) is Tensor:  # while torch.compile traces, it plans the memory itself
         found = logits.detach()
@@ -277,8 +277,12 @@ def _plan(tensors: Sequence[Tensor]) -> Plan | None:
     return Plan(*tensors) if tensors else None
 
 
-def _entries(tensors: Sequence[Tensor]) -> dict[str, Entries]:
-    return {"entries": Entries(*tensors)} if tensors else {}
+def _saved(saved: Tensor) -> Saved | Tensor:
+    return saved if kernel_name(saved.device) == "tensors" else Saved(*saved.unbind())
+
+
+def _rows(tensors: Sequence[Tensor]) -> dict[str, Rows]:
+    return {"rows": Rows(*tensors)} if tensors else {}
 
 
 def _rest(table: Sequence[Tensor], order: int, ngram: bool, steps: int) -> tuple[Table | None, Facts]:

@@ -108,17 +108,18 @@ class Losses(NamedTuple):
     nll: Tensor
     plus: Tensor
     minus: Tensor
-    saved: Saved
+    saved: Saved | Tensor
+    """plain tensor code saves (3, positions) of its own"""
 
 
-class Entries(NamedTuple):
-    """The n-grams of each position's history and its suffixes, listed for plain tensor code."""
+class Rows(NamedTuple):
+    """The dense rows of a batch's distinct histories, for plain tensor code."""
 
-    positions: Tensor
-    words: Tensor
-    plus: Tensor
-    """the value of the sparse row"""
-    minus: Tensor
-    """ngram: Z p-; else empty"""
-    base_weight: Tensor
-    """(positions,): how much of the base is left under the rows of each"""
+    which: Tensor
+    """(positions,): the row of each position"""
+    values: Tensor
+    """(histories, V, 1): p~; ngram: (histories, V, 2), Z p+ and Z p-"""
+    known: Tensor
+    """(positions,): 1 where the label and the history are in the table, else 0"""
+    z: Tensor
+    """(positions,): ngram: Z; else empty"""
