@@ -57,6 +57,7 @@ def test_a_compiled_step_is_the_eager_one_in_one_graph(kind: str, linear: bool, 
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # torch's own use
 @pytest.mark.parametrize("linear", [False, True])
 def test_inductor(linear: bool) -> None:
     torch._dynamo.reset()

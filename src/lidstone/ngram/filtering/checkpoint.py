@@ -7,7 +7,6 @@ sizes and the run goes on. At the end partial files take their names and the res
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -145,12 +144,17 @@ class Files:
 
 
 def _locked(path: Path) -> BinaryIO:
+    """The file, held by this process alone; a system without `fcntl` has no such locks."""
     try:
         stream = path.open("ab")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}", hint="check the folder") from error
     try:
+        import fcntl
+
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        return stream
     except OSError as error:
         stream.close()
         raise RunError(f"another process is writing {path}", hint="wait for it, or name another output") from error
