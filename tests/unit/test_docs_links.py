@@ -66,4 +66,4 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     home = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert "Drop it in" in home and (tmp_path / "site" / "api.html").stat().st_size > 50_000
+    assert "Does it help?" in home and (tmp_path / "site" / "api.html").stat().st_size > 50_000
