@@ -62,10 +62,11 @@ def test_an_address_of_another_file_system(folder):
     for number, line in enumerate(LINES):
         files.pipe(f"/corpus/{number}.txt", f"{line}\n".encode())
     assert counted(folder, "memory://corpus/*.txt") == counted(folder, folder / "*.txt*")
+    files.rm("/corpus", recursive=True)
 
 
 BAD = {
-    "rows.parquet": (b"PAR1 no", ("--column", "text"), "rows.parquet is damaged, or no Parquet file"),
+    "rows.parquet": (b"PAR1 no", ("--column", "text"), "rows.parquet is damaged, or not a Parquet file"),
     "rows.jsonl": (b'{"text": "a"}\n{', ("--column", "text"), "line 2 is not JSON"),
     "other.jsonl": (b'{"body": "a"}\n', ("--column", "text"), "has no column 'text'"),
     "number.jsonl": (b'{"text": 3}\n', ("--column", "text"), "row 1 is int, not text"),

@@ -25,6 +25,7 @@ def memory():
     import fsspec
 
     system = fsspec.filesystem("memory")
+    system.store.clear()  # it is one for the whole process
     yield system
     system.store.clear()
     system.pseudo_dirs[:] = [""]
