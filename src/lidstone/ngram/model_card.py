@@ -23,7 +23,7 @@ tags:
 
 # n-gram models
 
-Files of [lidstone](https://pypi.org/project/lidstone/): `pip install lidstone`.
+Files of lidstone: `pip install lidstone`.
 """
 
 
