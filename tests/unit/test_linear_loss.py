@@ -231,3 +231,10 @@ class TestMistakes:
         hidden, weight, _ = leaves()
         with pytest.raises(InputError, match="labels hold the id 8, which is outside 0 to 7"):
             LinearSmoothedCrossEntropy()(hidden, weight, torch.full_like(LABELS, 8))
+
+
+def test_the_trainers_call_names_the_remedy() -> None:
+    """`compute_loss_func=LinearSmoothedCrossEntropy(...)` is called with outputs and labels."""
+    with pytest.raises(InputError, match="needs hidden states") as caught:
+        LinearSmoothedCrossEntropy()({"logits": torch.zeros(1, 2, 3)}, torch.tensor([[1, 2]]), num_items_in_batch=2)
+    assert "SmoothedLossMixin" in caught.value.hint

@@ -9,6 +9,8 @@ multiply that back into the gradients of the hidden states and of the weight. In
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -33,13 +35,19 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
         self,
         hidden: Tensor,  # (batch, time, d)
         weight: Tensor,  # (V, d)
-        labels: Tensor,  # (batch, time)
+        labels: Tensor | None = None,  # (batch, time)
         histories: Tensor | None = None,
         num_items: Tensor | int | float | None = None,
         bias: Tensor | None = None,  # (V,)
+        **others: Any,
     ) -> LossParts:
         """The loss of hidden states that predict the labels at the same positions; see SmoothedCrossEntropy."""
         check_transforms()
+        if labels is None or others:  # as when the Trainer calls the loss itself
+            hint = (
+                "with a Trainer use SmoothedLossMixin and smoothed_loss=; compute_loss_func= gives it no hidden states"
+            )
+            raise InputError("the linear loss needs hidden states, the output matrix and labels", hint=hint)
         weight, bias = gathered(weight), gathered(bias)
         if self.reduction == "none":
             raise InputError("the linear loss sums over positions", hint='use reduction="mean" or "sum"')
