@@ -40,7 +40,7 @@ if method == "one core":
 import numpy as np
 import lidstone as ld
 from lidstone.ngram.scale.external import count_to_file
-from lidstone.ngram.storage import load_counts
+from lidstone.ngram.storage.files import load_counts
 small = "\\n".join(" ".join(map(str, line)) for line in np.random.default_rng(0).integers(0, 9, (300, 9)))
 (folder / "warm.txt").write_text(small)
 fit = ld.ModifiedKneserNey(fallback=(0.5, 1.0, 1.5)).fit

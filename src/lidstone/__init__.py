@@ -32,14 +32,14 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
     from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
     from lidstone.ngram.smoothers.witten_bell import WittenBell
-    from lidstone.ngram.storage import load
+    from lidstone.ngram.storage.files import load
     from lidstone.ngram.table import BackoffTable
+    from lidstone.regularizer.columns.vocabulary_parallel import VocabularyParallelCrossEntropy
     from lidstone.regularizer.explain import explain
     from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.regularizer.loss import SmoothedCrossEntropy
     from lidstone.regularizer.schedule import Schedule
     from lidstone.regularizer.split import SignedSplit, signed_split, split
-    from lidstone.regularizer.vocabulary_parallel import VocabularyParallelCrossEntropy
     from lidstone.report import Report
     from lidstone.report.comparisons import compare_runs
     from lidstone.text.vocabulary import Vocabulary
@@ -71,7 +71,7 @@ _MODULES = {
     "SmoothingUndefined": "errors",
     "Vocabulary": "text.vocabulary",
     "VocabularyMismatch": "errors",
-    "VocabularyParallelCrossEntropy": "regularizer.vocabulary_parallel",
+    "VocabularyParallelCrossEntropy": "regularizer.columns.vocabulary_parallel",
     "WittenBell": "ngram.smoothers.witten_bell",
     "compare_runs": "report.comparisons",
     "count": "ngram.counts",
@@ -79,7 +79,7 @@ _MODULES = {
     "explain": "regularizer.explain",
     "filter_documents": "ngram.filtering.filter",
     "get_smoother": "ngram.smoothers.registry",
-    "load": "ngram.storage",
+    "load": "ngram.storage.files",
     "mix": "ngram.combine.mixing",
     "prune": "ngram.combine.pruning",
     "read_arpa": "ngram.arpa.read_write",

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
-from lidstone.ngram.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.counts import count
 from lidstone.ngram.scale import external
 from lidstone.ngram.scale.addition import add_files
-from lidstone.ngram.storage import load_counts, save
+from lidstone.ngram.storage.checked_tensors import read_arrays, write_arrays
+from lidstone.ngram.storage.files import load_counts, save
 from lidstone.text.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(size=6, eos=0)

@@ -12,7 +12,7 @@ from tests.smoothing_cases import FALLBACKS, SMOOTHERS
 
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.registry import get_smoother
-from lidstone.ngram.storage import load_table
+from lidstone.ngram.storage.files import load_table
 from lidstone.text.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(size=4, eos=0)

@@ -21,7 +21,7 @@ from lidstone.ngram.scale import cluster, cluster_tasks
 from lidstone.ngram.scale.cluster_tasks import BLANK, Job, Space, add_bucket, count_split, guarded, read_split
 from lidstone.ngram.scale.parted import gathered, load_parts
 from lidstone.ngram.scale.splits import cut
-from lidstone.ngram.storage import load_counts, save
+from lidstone.ngram.storage.files import load_counts, save
 from lidstone.text.inputs import Input
 
 LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)

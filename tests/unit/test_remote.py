@@ -12,8 +12,8 @@ import pytest
 
 import lidstone as ld
 from lidstone.errors import DataError, FileFormatError, InputError
-from lidstone.ngram.model_card import model_card
-from lidstone.ngram.remote import HubFile, as_url
+from lidstone.ngram.storage.model_card import model_card
+from lidstone.ngram.storage.remote import HubFile, as_url
 
 COUNTS = ld.count_text(io.BytesIO(b"the cat sat\nthe dog sat\n"), 2)
 TABLE = ld.WittenBell().fit(COUNTS)

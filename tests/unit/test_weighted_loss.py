@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitted
 
 from lidstone.errors import InputError
-from lidstone.regularizer import weighted
+from lidstone.regularizer.columns import weighted
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 from lidstone.regularizer.reference import dense_target, histories_of

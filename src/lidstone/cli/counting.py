@@ -54,7 +54,7 @@ class Settings(NamedTuple):
 def count_in_memory(settings: Settings) -> dict[str, Any]:
     """Count with everything in memory."""
     from lidstone.ngram.counts import count_text
-    from lidstone.ngram.storage import save
+    from lidstone.ngram.storage.files import save
 
     inputs = settings.readable()
     sources = [item.open() for item in inputs]
@@ -122,7 +122,7 @@ def summary(counts: Counts, fingerprint: str | None = None) -> dict[str, Any]:
 def summary_of_file(path: Path) -> dict[str, Any]:
     """Sizes and signature of a count file, without reading it into memory."""
     from lidstone.ngram.scale.identity import file_fingerprint
-    from lidstone.ngram.storage import load_counts
+    from lidstone.ngram.storage.files import load_counts
 
     return summary(load_counts(path, verify=False), file_fingerprint(path))
 

@@ -29,7 +29,7 @@ def explain(
 
     Words are sorted by the larger of p and p~.
     """
-    from lidstone.ngram.storage import load_counts
+    from lidstone.ngram.storage.files import load_counts
     from lidstone.regularizer.explain import explain as explain_history
 
     model, counted = read_table(table), load_counts(counts)

@@ -78,7 +78,7 @@ def read_scorer(path: str) -> tuple[Scorer, str]:
     from lidstone import __version__
     from lidstone.ngram.kenlm.load import load_scorer
     from lidstone.ngram.kenlm.sources import scorer_of_table
-    from lidstone.ngram.remote import as_url, read_remote
+    from lidstone.ngram.storage.remote import as_url, read_remote
     from lidstone.text.kinds import kind_of_file
 
     if url := as_url(path):

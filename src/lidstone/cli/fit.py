@@ -42,7 +42,7 @@ def fit(
     """Fit a smoother to counts: a table of probabilities and back-off weights."""
     from lidstone.ngram.scale.parted import gathered
     from lidstone.ngram.smoothers.registry import get_smoother
-    from lidstone.ngram.storage import load_counts
+    from lidstone.ngram.storage.files import load_counts
 
     check_model_output(output)
     parameters = parse_settings(settings or [])

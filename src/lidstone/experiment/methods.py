@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lidstone.corpus.prepared import Prepared, Split
 from lidstone.experiment.loss import count_training_text, fit_smoother
 from lidstone.files import write_text
-from lidstone.ngram.storage import load, save
+from lidstone.ngram.storage.files import load, save
 from lidstone.recipe.sections import Regularizer
 
 if TYPE_CHECKING:

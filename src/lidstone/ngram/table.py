@@ -200,7 +200,7 @@ class BackoffTable:
 
         Near 1e-12 for every smoother; models from files may be far off, and the losses refuse those beyond 1e-3.
         """
-        from lidstone.ngram.normalisation import normalisation_error
+        from lidstone.ngram.storage.normalisation import normalisation_error
 
         return normalisation_error(self, samples)
 
@@ -222,7 +222,7 @@ class BackoffTable:
 
     def save(self, path: str | Path) -> None:
         """Write the table as safetensors; `lidstone.load` maps it back into memory."""
-        from lidstone.ngram.storage import save
+        from lidstone.ngram.storage.files import save
 
         save(self, path)
 

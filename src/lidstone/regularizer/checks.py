@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.normalisation import LIMIT
+from lidstone.ngram.storage.normalisation import LIMIT
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer.plan import Empirical, Form
 

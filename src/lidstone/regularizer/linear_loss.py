@@ -17,9 +17,9 @@ from torch import Tensor
 from lidstone.errors import InputError
 from lidstone.regularizer import operators
 from lidstone.regularizer.checks import check_transforms
+from lidstone.regularizer.columns.weighted import weighted_linear_loss
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.regularizer.sharded import gathered
-from lidstone.regularizer.weighted import weighted_linear_loss
 
 
 class LinearSmoothedCrossEntropy(SmoothedLoss):

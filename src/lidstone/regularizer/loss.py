@@ -28,13 +28,13 @@ from lidstone.regularizer.checks import (
     check_shapes,
     strengths_of,
 )
+from lidstone.regularizer.columns.weighted import ClassWeights, weighted_columns, weighted_loss
 from lidstone.regularizer.constant_tensors import ConstantTensors
 from lidstone.regularizer.kernels.choice import kernel_name
 from lidstone.regularizer.plan import Empirical, Form
 from lidstone.regularizer.schedule import CONSTANT, Schedule
 from lidstone.regularizer.sharded import refuse_sharded
 from lidstone.regularizer.targets import Targets, shift_right
-from lidstone.regularizer.weighted import ClassWeights, weighted_columns, weighted_loss
 
 if TYPE_CHECKING:
     from typing_extensions import Self

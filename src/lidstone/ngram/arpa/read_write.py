@@ -19,8 +19,8 @@ from lidstone.errors import VocabularyMismatch
 from lidstone.ngram.arpa.lines import Section, complaint, read_sections
 from lidstone.ngram.arpa.text import write_arpa
 from lidstone.ngram.arpa.trie import Level, build, close
-from lidstone.ngram.normalisation import report_normalisation
-from lidstone.ngram.remote import as_url, read_remote
+from lidstone.ngram.storage.normalisation import report_normalisation
+from lidstone.ngram.storage.remote import as_url, read_remote
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.streams import Source, name_of

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.files import atomic_write
-from lidstone.ngram.remote import as_url, write_remote
+from lidstone.ngram.storage.remote import as_url, write_remote
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary

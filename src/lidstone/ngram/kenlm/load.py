@@ -9,7 +9,7 @@ from lidstone.ngram.arpa.read_write import read_arpa
 from lidstone.ngram.kenlm.header import is_kenlm_binary
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_arpa, scorer_of_table
-from lidstone.ngram.storage import load_table
+from lidstone.ngram.storage.files import load_table
 from lidstone.ngram.table import BackoffTable
 
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from lidstone import __version__
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.ngram.checked_tensors import damaged, read_arrays, write_arrays
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.scale.buckets import Run
 from lidstone.ngram.scale.external import finish
 from lidstone.ngram.scale.pieces import piece_of_trie
 from lidstone.ngram.scale.workspace import workspace
-from lidstone.ngram.storage import load_counts
+from lidstone.ngram.storage.checked_tensors import damaged, read_arrays, write_arrays
+from lidstone.ngram.storage.files import load_counts
 from lidstone.parallel import cores
 from lidstone.progress import progress
 from lidstone.text.blocks import stamp

@@ -23,7 +23,7 @@ from lidstone.ngram import counting
 from lidstone.ngram.scale.links import link
 from lidstone.ngram.scale.pieces import Ints, Piece
 from lidstone.ngram.scale.stream_file import MappedArray, Shape, StreamFile
-from lidstone.ngram.storage import FORMAT, VERSION, vocabulary_parts
+from lidstone.ngram.storage.files import FORMAT, VERSION, vocabulary_parts
 from lidstone.text.vocabulary import Vocabulary
 
 BLOCK_NODES = 1 << 20

@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lidstone.ngram.checked_tensors import BLOCK_BYTES, read_arrays, release
-from lidstone.ngram.storage import load_counts
+from lidstone.ngram.storage.checked_tensors import BLOCK_BYTES, read_arrays, release
+from lidstone.ngram.storage.files import load_counts
 
 
 def file_fingerprint(path: str | Path) -> str:

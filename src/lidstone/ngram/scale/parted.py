@@ -20,7 +20,7 @@ from lidstone.errors import FileFormatError, InputError
 from lidstone.files import write_text
 from lidstone.ngram.scale.assembly import Parts, write_counts
 from lidstone.ngram.scale.pieces import Piece, load_piece
-from lidstone.ngram.storage import load_counts
+from lidstone.ngram.storage.files import load_counts
 from lidstone.parallel import cores
 
 WORDS, INDEX, WHOLE = "words.safetensors", "parts.json", "counts.safetensors"

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
-from lidstone.ngram.checked_tensors import read_arrays, release, write_arrays
 from lidstone.ngram.counts import Counts
+from lidstone.ngram.storage.checked_tensors import read_arrays, release, write_arrays
 from lidstone.ngram.trie import Trie
 
 Ints = NDArray[np.integer]

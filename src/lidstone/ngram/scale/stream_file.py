@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.ngram.checked_tensors import make_header
+from lidstone.ngram.storage.checked_tensors import make_header
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 from lidstone.errors import InputError
 from lidstone.files import write_text
 from lidstone.locks import claim
-from lidstone.ngram.remote import as_url
 from lidstone.ngram.scale.memory import format_size
+from lidstone.ngram.storage.remote import as_url
 
 PLAN = "plan.json"
 

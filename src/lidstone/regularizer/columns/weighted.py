@@ -21,8 +21,8 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.regularizer.checks import check_histories
-from lidstone.regularizer.column_loss import Batch, column_losses, plan_batch
-from lidstone.regularizer.columns import Columns
+from lidstone.regularizer.columns.loss import Batch, column_losses, plan_batch
+from lidstone.regularizer.columns.table import Columns
 from lidstone.regularizer.plan import Empirical
 from lidstone.regularizer.targets import shift_right
 from lidstone.text.vocabulary import Vocabulary

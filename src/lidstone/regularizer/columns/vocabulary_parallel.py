@@ -24,10 +24,10 @@ from lidstone.regularizer.checks import (
     check_transforms,
     strengths_of,
 )
-from lidstone.regularizer.columns import Columns
+from lidstone.regularizer.columns.table import Columns
+from lidstone.regularizer.columns.weighted import weighted_loss
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.regularizer.plan import Empirical, Form
-from lidstone.regularizer.weighted import weighted_loss
 
 
 class VocabularyParallelCrossEntropy(SmoothedLoss):

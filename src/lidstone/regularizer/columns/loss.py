@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lidstone.regularizer.columns import Columns
+from lidstone.regularizer.columns.table import Columns
 
 
 class Batch(NamedTuple):

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import FileFormatError, InputError, TextError
-from lidstone.ngram.checked_tensors import Arrays, damaged, read_arrays, write_arrays
 from lidstone.ngram.counts import Counts, Derived
-from lidstone.ngram.model_card import model_card
-from lidstone.ngram.normalisation import report_normalisation
-from lidstone.ngram.remote import as_url, read_remote, write_remote
+from lidstone.ngram.storage.checked_tensors import Arrays, damaged, read_arrays, write_arrays
+from lidstone.ngram.storage.model_card import model_card
+from lidstone.ngram.storage.normalisation import report_normalisation
+from lidstone.ngram.storage.remote import as_url, read_remote, write_remote
+from lidstone.ngram.storage.validate import check_counts, check_dtypes, check_shapes, check_table, check_trie
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.ngram.validate import check_counts, check_dtypes, check_shapes, check_table, check_trie
 from lidstone.text.kinds import NAMES, Kind, kind_of_file
 from lidstone.text.vocabulary import Vocabulary
 

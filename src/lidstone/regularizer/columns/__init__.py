@@ -1,0 +1,1 @@
+"""The loss from some columns of the logits: class weights, and vocabularies divided among processes."""
