@@ -40,7 +40,7 @@ def assert_same(one, other):
 def test_a_table_and_counts_in_memory(memory):
     TABLE.save("memory://models/wb.safetensors")
     assert_same(ld.load("memory://models/wb.safetensors"), TABLE)
-    ld.ngram.storage.save(COUNTS, "memory://counts")
+    ld.ngram.storage.files.save(COUNTS, "memory://counts")
     assert ld.load("memory://counts").fingerprint == COUNTS.fingerprint
     assert sorted(memory.find("")) == ["/counts", "/models/wb.safetensors"]
 

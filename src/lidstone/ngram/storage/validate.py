@@ -2,7 +2,7 @@
 
 `validate` refuses arrays of a wrong type or size, tries that are not sorted, closed and linked to the right suffixes,
 counts that are negative or whose sums do not fit, and values that are not finite. It raises `InputError` with the
-first thing that is wrong; `storage.load` adds the name of the file.
+first thing that is wrong; `files.load` adds the name of the file.
 """
 
 from __future__ import annotations
