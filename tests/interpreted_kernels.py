@@ -128,6 +128,8 @@ def check_linear(order: int, form: str, empirical: str, rows: int) -> dict[str, 
     logits = hidden.double() @ weight.double().T
     value, gradient = expected(table, TEXTS["small"][1], contexts, labels, logits.detach(), **options)
     want = [value, *torch.autograd.grad(logits, leaves, gradient)]
+    with torch.no_grad():
+        hidden[labels < 0] = torch.nan
     chunks.CHUNK_BYTES = 4 * SMALL.size * rows
     return errors(found(LinearSmoothedCrossEntropy, leaves, labels, contexts, table, counts, **options), want)
 

@@ -1,4 +1,7 @@
-"""LinearSmoothedCrossEntropy equals SmoothedCrossEntropy of the projection, however it is cut into chunks."""
+"""LinearSmoothedCrossEntropy equals SmoothedCrossEntropy of the projection, however it is cut into chunks.
+
+Every test runs with the CPU's kernels and with plain tensor operations, which keep the same promises.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from tests.smoothing_cases import VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.regularizer.kernels import chunks
+from lidstone.regularizer.kernels.choice import using
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 
@@ -18,6 +22,12 @@ LABELS = torch.tensor([[2, 3, -100, 4, 1], [5, 6, 1, -100, -100]])
 POSITIONS, WIDTH = LABELS.numel(), 3
 KEPT = int((LABELS >= 0).sum())
 FORMS = list(itertools.product(("exact", "published"), ("token", "ngram")))
+
+
+@pytest.fixture(params=["cpu", "tensors"], autouse=True)
+def kernels(request):
+    with using(request.param):
+        yield request.param
 
 
 def set_chunk(monkeypatch, positions):
@@ -231,6 +241,11 @@ class TestMistakes:
         hidden, weight, _ = leaves()
         with pytest.raises(InputError, match="labels hold the id 8, which is outside 0 to 7"):
             LinearSmoothedCrossEntropy()(hidden, weight, torch.full_like(LABELS, 8))
+
+    def test_histories_out_of_range(self):
+        hidden, weight, _ = leaves()
+        with pytest.raises(InputError, match="histories hold the id 9, which is outside 0 to 8"):
+            LinearSmoothedCrossEntropy(TABLE, gamma=0.3)(hidden, weight, LABELS, torch.full_like(LABELS, 9))
 
 
 def test_the_trainers_call_names_the_remedy() -> None:

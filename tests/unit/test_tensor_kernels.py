@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lidstone.errors import InputError
 from lidstone.regularizer import operators
+from lidstone.regularizer.kernels import choice, chunks
 from lidstone.regularizer.kernels.choice import kernel_name, using
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
@@ -21,6 +22,7 @@ VIEWS = {"view", "_unsafe_view", "_reshape_alias", "select", "unsqueeze", "detac
 VIEWS |= {"alias", "t", "new_empty"}
 # what makes the host wait: the value or the size of the result must be known
 WAITS = {"item", "_local_scalar_dense", "nonzero", "unique", "_unique2", "is_nonzero", "equal", "masked_select"}
+WAITS |= {"tolist"}
 
 
 class Operations(TorchDispatchMode):
@@ -48,24 +50,57 @@ class Operations(TorchDispatchMode):
         return operation(*arguments, **options)
 
 
-def operations_of_a_step(empirical, positions):
-    loss = SmoothedCrossEntropy(fitted("katz", 3), counted(3), gamma=0.3, form="published", empirical=empirical)
+@pytest.fixture
+def other_device(monkeypatch):
+    """Treat the CPU as a device for which the host has to wait; count `tolist`, which torch does not dispatch."""
+    reads, tolist = Counter(), torch.Tensor.tolist
+
+    def counted_tolist(tensor):
+        reads["tolist"] += 1
+        return tolist(tensor)
+
+    monkeypatch.setattr(choice, "FREE_TO_READ", ())
+    monkeypatch.setattr(torch.Tensor, "tolist", counted_tolist)
+    return reads
+
+
+def operations_of_a_step(kind, empirical, positions, reads):
+    loss = kind(fitted("katz", 3), counted(3), gamma=0.3, form="published", empirical=empirical)
     ids = torch.randint(2, 7, (2, positions // 2))
-    logits = torch.randn(*ids.shape, VOCAB.size, requires_grad=True)
+    leaves = [torch.randn(*ids.shape, VOCAB.size, requires_grad=True)]
+    if kind is LinearSmoothedCrossEntropy:
+        leaves.append(torch.randn(VOCAB.size, VOCAB.size, requires_grad=True))
     with using("tensors"):
-        loss(logits, ids, ids).total.backward()  # makes the lookup of the table, once
-        logits.grad = None
+        loss(*leaves, ids, ids).total.backward()  # makes the lookup of the table, once
+        reads.clear()
+        for leaf in leaves:
+            leaf.grad = None
         with Operations() as operations:
-            loss(logits, ids, ids).total.backward()
-    return operations.found
+            loss(*leaves, ids, ids).total.backward()
+    return Counter({name: number for name, number in operations.found.items() if name not in VIEWS}) + reads
+
+
+def waits(found):
+    return sum(number for name, number in found.items() if name in WAITS)
 
 
 @pytest.mark.parametrize("empirical", ["token", "ngram"])
-def test_a_step_takes_few_operations_and_one_wait_whatever_its_size(empirical):
-    small, large = (operations_of_a_step(empirical, positions) for positions in (8, 128))
+def test_a_step_takes_few_operations_and_one_wait_whatever_its_size(empirical, other_device):
+    kind = SmoothedCrossEntropy
+    small, large = (operations_of_a_step(kind, empirical, positions, other_device) for positions in (8, 128))
     assert small == large
-    assert sum(number for name, number in large.items() if name in WAITS) == 1
-    assert sum(number for name, number in large.items() if name not in VIEWS) <= 80
+    assert waits(large) == 1
+    assert large.total() <= 80
+
+
+@pytest.mark.parametrize("empirical", ["token", "ngram"])
+def test_the_linear_loss_waits_once_for_all_chunks(empirical, other_device, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4 * VOCAB.size * 8)
+    few, many = (
+        operations_of_a_step(LinearSmoothedCrossEntropy, empirical, positions, other_device) for positions in (8, 128)
+    )
+    assert many["index_add_"] == 16 * few["index_add_"] == 16  # so many chunks
+    assert waits(few) == waits(many) == many["tolist"] == 1
 
 
 @pytest.mark.parametrize("kernels", ["cpu", "tensors"])

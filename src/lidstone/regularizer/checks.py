@@ -139,3 +139,24 @@ def check_label_type(labels: Tensor) -> None:
     """Refuse labels that are not signed integers: others cannot hold ids and the mark of what is ignored."""
     if labels.dtype not in (torch.int64, torch.int32, torch.int16):
         raise InputError(f"labels are {labels.dtype}, not integers with a sign", hint="pass labels.long()")
+
+
+def check_ids(ids: Tensor, what: str, highest: int, lowest: int | None = None) -> None:
+    """Refuse ids outside the vocabulary."""
+    if not ids.numel():
+        return
+    least, most = ids.aminmax()
+    if most > highest or (lowest is not None and least < lowest):
+        wrong = int(most if most > highest else least)
+        raise InputError(f"{what} hold the id {wrong}, which is outside 0 to {highest}", hint="check the tokenizer")
+
+
+def report_overflow(losses: Tensor, dtype: torch.dtype) -> None:
+    """Warn of losses that are not finite; they are passed on as they are."""
+    if not bool(torch.isfinite(losses).all()):
+        where = f" at {int((~torch.isfinite(losses)).sum())} of {losses.numel()} positions" if losses.dim() else ""
+        warnings.warn(
+            f"the loss is not finite{where}: the logits ({dtype}) hold NaN or infinities; "
+            "lower the learning rate, clip gradients, or use bfloat16 instead of float16",
+            stacklevel=3,
+        )

@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.library import custom_op
 
 from lidstone.errors import InputError
-from lidstone.regularizer.kernels.choice import kernel_name, kernels_for
+from lidstone.regularizer.checks import check_ids, report_overflow
+from lidstone.regularizer.kernels.choice import free_to_read, kernel_name, kernels_for
 from lidstone.regularizer.kernels.chunks import Head
 from lidstone.regularizer.kernels.chunks import linear_losses as chunked
 from lidstone.regularizer.plan import Facts, Plan, Rows, Saved, Table
@@ -30,9 +31,7 @@ from lidstone.regularizer.plan import Facts, Plan, Rows, Saved, Table
 def gold(labels: Tensor, ignore_index: int, size: int) -> Tensor:
     """Labels as int64, with -1 for those that are ignored. On a CPU ids outside the vocabulary are refused."""
     found = labels.long().masked_fill(labels == ignore_index, -1)
-    if kernel_name(labels.device) == "cpu":
-        from lidstone.regularizer.kernels.cpu_loops import check_ids
-
+    if free_to_read(labels.device):
         check_ids(torch.where(labels == ignore_index, 0, labels), "labels", size - 1, lowest=0)
     return found
 
@@ -109,9 +108,7 @@ def losses(
         )
     parts = torch.stack([*found[1:4], found.total])
     weighted = (parts * weight).masked_fill_(weight == 0, 0.0)  # what does not count may be NaN
-    if kernel_name(logits.device) == "cpu":
-        from lidstone.regularizer.kernels.cpu import report_overflow
-
+    if free_to_read(logits.device):
         report_overflow(weighted[3], logits.dtype)
     saved = found.saved if isinstance(found.saved, Tensor) else torch.stack(found.saved)
     return weighted[3].clone(), weighted[:3], saved

@@ -22,6 +22,7 @@ import torch
 from lidstone.errors import InputError
 
 MODULES = {"cpu": "cpu", "triton": "gpu", "tensors": "tensors"}
+FREE_TO_READ = ("cpu",)  # devices whose numbers the host reads without waiting
 _forced: list[str] = []
 
 
@@ -42,6 +43,11 @@ def kernel_name(device: torch.device) -> str:
 def kernels_for(device: torch.device) -> Any:
     """The module with `plan`, `losses`, `gradient_` and `linear` for a device."""
     return import_module(f"lidstone.regularizer.kernels.{MODULES[kernel_name(device)]}")
+
+
+def free_to_read(device: torch.device) -> bool:
+    """Whether the host reads numbers of this device without waiting: ids and losses are checked there alone."""
+    return device.type in FREE_TO_READ and kernel_name(device) != "triton"
 
 
 @contextmanager

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from lidstone.regularizer.kernels.choice import kernel_name, kernels_for
-from lidstone.regularizer.kernels.cpu import dense_dot, report_overflow
+from lidstone.regularizer.checks import report_overflow
+from lidstone.regularizer.kernels.choice import free_to_read, kernel_name, kernels_for
+from lidstone.regularizer.kernels.cpu import dense_dot
 from lidstone.regularizer.plan import Facts, Plan, Table
 
 CHUNK_BYTES = 32 * 2**20  # on a CPU, about what its cache holds
@@ -49,14 +50,15 @@ def linear_losses(
     head = head._replace(
         weight=head.weight.to(head.dtype), bias=None if head.bias is None else head.bias.to(head.dtype)
     )
-    sums = torch.zeros(4, device=hidden.device)
-    for chunk in chunks(labels, len(head.weight), head.dtype):
-        part = None if plan is None else Plan(*(tensor[chunk] for tensor in plan))
-        batch = (hidden[chunk], labels[chunk], scale[chunk], part)
-        sums += _one_chunk(kernels, chunk, batch, head, (table, facts), base, gradients)
+    sums, cut = torch.zeros(4, device=hidden.device), list(chunks(labels, len(head.weight), head.dtype))
+    plans = [None if plan is None else Plan(*(tensor[chunk] for tensor in plan)) for chunk in cut]
+    lists = kernels.listed(plans, table, facts)
+    for chunk, part in zip(cut, plans, strict=True):
+        batch = (_counted_states(hidden, labels, chunk, head), labels[chunk], scale[chunk], part)
+        sums += _one_chunk(kernels, chunk, batch, head, (table, facts), next(lists), base, gradients)
     if base is not None:
         base.pull_weight(gradients)
-    if kernel_name(hidden.device) == "cpu":
+    if free_to_read(hidden.device):
         report_overflow(sums[0], hidden.dtype)
     return sums, gradients
 
@@ -82,12 +84,21 @@ def chunk_bytes(device: torch.device) -> int:
     return max(CHUNK_BYTES, (free + unused) // SHARE_OF_FREE_MEMORY)
 
 
+def _counted_states(hidden: Tensor, labels: Tensor, chunk: Any, head: Head) -> Tensor:
+    """Hidden states of a chunk; where ignored, zeros for the product that gives the gradient of the weight."""
+    states = hidden[chunk]
+    if kernel_name(hidden.device) == "cpu" or not head.wants[1]:  # there ignored positions are in no chunk
+        return states
+    return states.masked_fill((labels[chunk] < 0)[:, None], 0.0)
+
+
 def _one_chunk(
     kernels: Any,
     chunk: Any,
     batch: tuple[Tensor, Tensor, Tensor, Plan | None],
     head: Head,
     table: tuple[Table | None, Facts],
+    listed: dict[str, Any],
     base: Base | None,
     gradients: Gradients,
 ) -> Tensor:
@@ -96,7 +107,6 @@ def _one_chunk(
     logits = linear(hidden.to(head.dtype), head.weight, head.bias)
     if kernels.BASE_AROUND_LOGITS:
         logits = logits.float()
-    listed = kernels.listed(plan, *table)
     dots = {} if base is None else {"base_dots": base.dots(hidden)}
     found = kernels.losses(logits, labels, plan, *table, **listed, **dots)
     if any(head.wants):

@@ -20,7 +20,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from lidstone.errors import InputError
+from lidstone.regularizer.checks import check_ids
 from lidstone.regularizer.plan import Facts, Plan, Table
 
 
@@ -44,16 +44,6 @@ def plan(labels: Tensor, contexts: Tensor, table: Table, facts: Facts) -> Plan:
     time = np.int64(contexts.shape[-1])
     _in_threads(_plan, labels.numel(), facts, table, (*ids, *ngram, time), _arrays(*found))
     return found
-
-
-def check_ids(ids: Tensor, what: str, highest: int, lowest: int | None = None) -> None:
-    """Refuse ids outside the vocabulary."""
-    if not ids.numel():
-        return
-    least, most = ids.aminmax()
-    if most > highest or (lowest is not None and least < lowest):
-        wrong = int(most if most > highest else least)
-        raise InputError(f"{what} hold the id {wrong}, which is outside 0 to {highest}", hint="check the tokenizer")
 
 
 def empty_plan(labels: Tensor) -> Plan:

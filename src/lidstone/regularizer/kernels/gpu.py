@@ -5,6 +5,7 @@ With `TRITON_INTERPRET=1` in the environment before Triton is imported, the prog
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -38,9 +39,9 @@ def plan(labels: Tensor, contexts: Tensor, table: Table, facts: Facts) -> Plan:
     return found
 
 
-def listed(plan: Plan | None, table: Table | None, facts: Facts) -> dict[str, Any]:
+def listed(plans: Sequence[Plan | None], table: Table | None, facts: Facts) -> Iterator[dict[str, Any]]:
     """No list of n-grams: the programs look them up themselves."""
-    return {}
+    return ({} for _ in plans)
 
 
 def losses(

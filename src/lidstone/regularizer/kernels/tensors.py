@@ -7,10 +7,13 @@ at most the memory of the logits in float32, and less the more positions share a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
-from lidstone.regularizer.kernels.rows import chain, expand, find_histories, lookup, search
+from lidstone.regularizer.kernels.lookup import chain, lookup
+from lidstone.regularizer.kernels.rows import expand, expand_each, find_histories, search
 from lidstone.regularizer.plan import Facts, Losses, Plan, Rows, Table
 
 BASE_AROUND_LOGITS = False
@@ -50,12 +53,15 @@ def rows_of_batch(labels: Tensor, contexts: Tensor, table: Table, facts: Facts) 
     return Rows(*expand(states, table, facts), table.predicted[labels.reshape(-1)], z)
 
 
-def listed(plan: Plan | None, table: Table | None, facts: Facts) -> dict[str, Rows]:
-    """The same for positions with a plan."""
-    if plan is None or table is None:
-        return {}
-    known = (plan.plus != 0) | (plan.minus != 0)  # where strengths are 0, it does not matter
-    return {"rows": Rows(*expand(plan.states, table, facts), known, plan.z)}
+def listed(plans: Sequence[Plan | None], table: Table | None, facts: Facts) -> Iterator[dict[str, Rows]]:
+    """The same for chunks of positions with a plan: the rows of one at a time, after one wait for all."""
+    known = [plan for plan in plans if plan is not None]
+    if table is None or not known:
+        yield from ({} for _ in plans)
+        return
+    for plan, expanded in zip(known, expand_each([plan.states for plan in known], table, facts), strict=True):
+        regularized = (plan.plus != 0) | (plan.minus != 0)  # where strengths are 0, it does not matter
+        yield {"rows": Rows(*expanded, regularized, plan.z)}
 
 
 def scatter(total: Tensor, plan: Plan, table: Table, facts: Facts, scale: Tensor) -> None:
