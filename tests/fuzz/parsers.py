@@ -136,9 +136,12 @@ def records() -> list[bytes]:
 def use_record(path: Path) -> None:
     from lidstone.experiment.record import read_record
     from lidstone.report import Report
+    from lidstone.report.html import page
 
-    read_record(path.parent)
-    Report.from_runs(path).to_json()
+    with contextlib.suppress(ld.LidstoneError):
+        read_record(path.parent)
+    report = Report.from_runs(path)
+    report.to_json(), report.to_latex(), report.to_markdown(), report.to_csv(), report.to_text(), page(report)
 
 
 def sentences() -> list[bytes]:

@@ -51,6 +51,7 @@ def test_a_damaged_run_is_named_and_skipped_only_on_request(tmp_path: Path, text
     [
         {"sentences": "x"}, {"config": [1]}, {"cost": "x"}, {"curve": 5}, {"names": "x"}, {"metrics": {"test": 5}},
         {"signature": {"corpus": "abc"}}, {"method": {"parameters": [1]}},
+        {"method": {"gamma_plus": {"a": 1}, "gamma_minus": 0.1}}, {"method": {"gamma": "x"}},
     ],
 )  # fmt: skip
 def test_a_part_of_the_wrong_kind_is_damage(tmp_path: Path, change: dict) -> None:

@@ -26,6 +26,8 @@ OPTIONAL = {
     "sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list, "ngram": dict, "mixture": dict,
 }  # fmt: skip
 """Optional keys of a record."""
+STRENGTHS = ("gamma", "gamma_plus", "gamma_minus")
+"""Optional numbers of a method."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Run:
         method, signature, metrics = (_need(record, key, dict, where) for key in ("method", "signature", "metrics"))
         for inside, key in ((method, "parameters"), (signature, "corpus"), (metrics, "valid"), (metrics, "test")):
             _maybe(inside, key, dict, where)
+        for key in STRENGTHS:
+            _maybe(method, key, (int, float), where)
         sentences = optional["sentences"].get("file")
         return cls(
             id=str(_need(record, "id", (str, int), where)),
@@ -261,8 +265,10 @@ def _need(record: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
 
 
 def _maybe(record: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
-    """What need not be there, but if it is, must be of its kind."""
-    return kind() if record.get(key) is None else _need(record, key, kind, where)
+    """What need not be there, but if it is, must be of its kind; one of several kinds has no empty value."""
+    if record.get(key) is None:
+        return None if isinstance(kind, tuple) else kind()
+    return _need(record, key, kind, where)
 
 
 def _one_of(value: str, known: tuple[str, ...], where: str) -> str:
