@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gzip
 import json
 import random
+import tempfile
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -107,13 +110,20 @@ def _json_change(value: Any, rng: random.Random, depth: int = 0) -> Any:
     return value
 
 
+@functools.cache
+def _arrays(data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """The arrays and metadata in a file of checked arrays, without the checksums."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "arrays"
+        path.write_bytes(data)
+        arrays, metadata = read_arrays(path)
+    return arrays, {key: text for key, text in metadata.items() if key not in ("checksums", "header_checksum")}
+
+
 def arrays_changed(data: bytes, rng: random.Random, folder: Path) -> bytes:
     """Numbers, lengths, types or metadata of a file of checked arrays changed, with checksums made again."""
     path = folder / "arrays"
-    path.write_bytes(data)
-    arrays, metadata = read_arrays(path)
-    arrays = {name: array.copy() for name, array in arrays.items()}
-    metadata.pop("checksums"), metadata.pop("header_checksum")
+    arrays, metadata = {name: array.copy() for name, array in _arrays(data)[0].items()}, dict(_arrays(data)[1])
     for _ in range(rng.randint(1, 3)):
         if rng.random() < 0.2:
             _metadata_change(metadata, rng)
@@ -159,7 +169,8 @@ def _metadata_change(metadata: dict[str, str], rng: random.Random) -> None:
     elif kind == 1:
         metadata[name] = rng.choice(("", "x", "[" * 2000, "{}", "[1]", "null", "1e999", "-5", "\u2028"))
     elif metadata[name][:1] in ("{", "["):
-        metadata[name] = json_changed(metadata[name].encode(), rng).decode()
+        with contextlib.suppress(ValueError, RecursionError):  # it may have been changed before
+            metadata[name] = json_changed(metadata[name].encode(), rng).decode()
     else:
         metadata[name] = str(rng.choice(NUMBERS))
 

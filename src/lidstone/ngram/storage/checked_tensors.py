@@ -36,8 +36,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata:
     """Write one-dimensional arrays and text; the file appears whole or not at all."""
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     contents = {name: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for name, array in ordered}
-    with ThreadPoolExecutor(_workers()) as pool:
-        sums = dict(zip(contents, pool.map(_checksum, contents.values()), strict=True))
+    sums = _checksums(contents)
     header = make_header(contents, {**metadata, "checksums": json.dumps(sums)})
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
@@ -137,8 +136,7 @@ def _view(entry: Mapping[str, Any], data: NDArray[np.uint8], begin: int) -> tupl
 
 
 def _verify(path: str | Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
-    with ThreadPoolExecutor(_workers()) as pool:
-        sums = dict(zip(arrays, pool.map(_checksum, arrays.values()), strict=True))
+    sums = _checksums(arrays)
     try:
         expected = dict(json.loads(metadata.get("checksums", "{}")))
     except (ValueError, TypeError, RecursionError) as error:
@@ -146,6 +144,14 @@ def _verify(path: str | Path, arrays: Arrays, metadata: Mapping[str, str]) -> No
     for name, found in sums.items():
         if expected.get(name) != found:
             raise damaged(path, f"its part {name!r} is damaged (checksum)")
+
+
+def _checksums(arrays: Arrays) -> dict[str, str]:
+    """The checksum of each array; of large ones several at a time."""
+    if sum(array.nbytes for array in arrays.values()) < BLOCK_BYTES:
+        return {name: _checksum(array) for name, array in arrays.items()}
+    with ThreadPoolExecutor(_workers()) as pool:
+        return dict(zip(arrays, pool.map(_checksum, arrays.values()), strict=True))
 
 
 def _checksum(array: NDArray[Any]) -> str:
