@@ -18,6 +18,7 @@ def write_sample(table: ld.BackoffTable, tokens: int, path: Path, seed: int = 0)
     trie, arrays = table.trie, _prepared(table)
     strings = np.array([*table.vocab.tokens, ""], object)
     strings[table.vocab.eos] = "\n"
+    strings[table.vocab.unk] = "UNK_"  # lmplz refuses <unk>
     written, state = 0, trie.vocab_size
     with path.open("w", encoding="utf-8") as file:
         while written < tokens:
