@@ -20,7 +20,7 @@ from lidstone.experiment.ngram_scoring import fit_ngram
 from lidstone.experiment.run import quiet_transformers
 from lidstone.experiment.setup import make_model
 from lidstone.recipe.recipe import load_recipe
-from lidstone.training.residual import NgramResidual
+from lidstone.training.baselines.residual import NgramResidual
 
 
 def main(quick: bool) -> None:

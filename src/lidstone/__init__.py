@@ -44,8 +44,8 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.report.comparisons import compare_runs
     from lidstone.text.vocabulary import Vocabulary
     from lidstone.text.words import read_words
-    from lidstone.training.hook import trainer_loss
-    from lidstone.training.mixin import SmoothedLossMixin
+    from lidstone.training.hooks.hook import trainer_loss
+    from lidstone.training.hooks.mixin import SmoothedLossMixin
 
 __version__ = "0.1.0"
 
@@ -67,7 +67,7 @@ _MODULES = {
     "Schedule": "regularizer.schedule",
     "SignedSplit": "regularizer.split",
     "SmoothedCrossEntropy": "regularizer.loss",
-    "SmoothedLossMixin": "training.mixin",
+    "SmoothedLossMixin": "training.hooks.mixin",
     "SmoothingUndefined": "errors",
     "Vocabulary": "text.vocabulary",
     "VocabularyMismatch": "errors",
@@ -87,7 +87,7 @@ _MODULES = {
     "signed_split": "regularizer.split",
     "smoother_names": "ngram.smoothers.registry",
     "split": "regularizer.split",
-    "trainer_loss": "training.hook",
+    "trainer_loss": "training.hooks.hook",
     "write_arpa": "ngram.arpa.read_write",
 }
 

@@ -140,7 +140,7 @@ def test_the_trainer_with_torch_compile(way: str, linear: bool, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*")
 def test_a_compiled_model_is_compiled_once_with_the_linear_loss() -> None:
-    from lidstone.training.projection import Projection
+    from lidstone.training.hooks.projection import Projection
 
     torch._dynamo.reset()
     model, loss, batch = make_model("opt"), make_loss("token", linear=True), Pad()(examples("opt"))

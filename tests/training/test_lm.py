@@ -15,7 +15,7 @@ from lidstone.evaluation.perplexity import score_sentences
 from lidstone.experiment.run import train
 from lidstone.experiment.setup import make_batches, make_model
 from lidstone.text.sequences import IGNORED, length_batches, pieces
-from lidstone.training.baselines import ConfidencePenalty, uniform_table, unigram_table
+from lidstone.training.baselines.losses import ConfidencePenalty, uniform_table, unigram_table
 from lidstone.training.batches import BatchSize, block_batches, sentence_batches
 from lidstone.training.models import ModelSpec, build_model
 

@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 
 from lidstone.errors import InputError, LidstoneError, RunError, TextError
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.scale import cluster, cluster_tasks
-from lidstone.ngram.scale.cluster_tasks import BLANK, Job, Space, add_bucket, count_split, guarded, read_split
-from lidstone.ngram.scale.parted import gathered, load_parts
-from lidstone.ngram.scale.splits import cut
+from lidstone.ngram.scale.cluster import counting as cluster
+from lidstone.ngram.scale.cluster import tasks as cluster_tasks
+from lidstone.ngram.scale.cluster.parted import gathered, load_parts
+from lidstone.ngram.scale.cluster.splits import cut
+from lidstone.ngram.scale.cluster.tasks import BLANK, Job, Space, add_bucket, count_split, guarded, read_split
 from lidstone.ngram.storage.files import load_counts, save
-from lidstone.text.inputs import Input
+from lidstone.text.reading.inputs import Input
 
 LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)
 TEXT = "a b c a d\nb c e\nf a b\ng a\n" * 12

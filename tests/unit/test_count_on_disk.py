@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.scale import assembly, external, runs
+from lidstone.ngram.scale import external, runs
 from lidstone.ngram.scale.external import count_to_file
+from lidstone.ngram.scale.output import assembly
 from lidstone.ngram.storage.files import load_counts, save
 from lidstone.text import blocks
 from lidstone.text.vocabulary import Vocabulary
@@ -102,7 +103,7 @@ def test_wide_node_ids_and_counts_say_the_same(tmp_path, tiny, monkeypatch):
     text = tmp_path / "text"
     text.write_text("a b c a\nb c\n" * 9)
     plain = count_text(text, 3)
-    monkeypatch.setattr("lidstone.ngram.scale.assembly.counting.MAX_NODES", 20)
+    monkeypatch.setattr("lidstone.ngram.scale.output.assembly.counting.MAX_NODES", 20)
     with pytest.MonkeyPatch.context() as inner:
         inner.setattr(assembly, "node_type", lambda nodes: np.int64)
         inner.setattr(assembly, "count_type", lambda unigrams: np.int64)
@@ -282,7 +283,7 @@ def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
 
 
 def test_the_fingerprint_of_a_file_is_that_of_its_counts(tmp_path, tiny):
-    from lidstone.ngram.scale.identity import file_fingerprint
+    from lidstone.ngram.scale.output.identity import file_fingerprint
 
     (tmp_path / "text").write_text("a b c a\nb c d e\n" * 5)
     count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)

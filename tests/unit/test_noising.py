@@ -7,7 +7,7 @@ import torch
 
 import lidstone as ld
 from lidstone.errors import InputError
-from lidstone.training.noising import Noising
+from lidstone.training.baselines.noising import Noising
 
 BOS, PAD, EOS = 0, 1, 2
 VOCAB = ld.Vocabulary(size=7, eos=EOS, unpredictable=(BOS, PAD))

@@ -13,7 +13,7 @@ from lidstone.ngram.counts import count_text
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
 from lidstone.text import parallel_words
 from lidstone.text.parallel_words import read_words_in_parallel
-from lidstone.text.ranges import FileRange
+from lidstone.text.reading.ranges import FileRange
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import read_words
 

@@ -42,7 +42,7 @@ def test_every_format_has_it(scored):
     rows = list(csv.DictReader(io.StringIO(to_csv(scored.tables()))))
     assert [float(row["mixture"]) for row in rows[:2]] == [91.0, 94.0]
     assert {float(row["ngram"]) for row in rows} == {100.0}
-    from lidstone.report.html import page
+    from lidstone.report.page.html import page
 
     html = page(scored)
     assert "n-gram alone (MKN, n=4)" in html and "+ n-gram" in html

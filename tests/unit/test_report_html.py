@@ -15,9 +15,9 @@ import pytest
 
 from lidstone.errors import FileFormatError
 from lidstone.report import Report
-from lidstone.report.charts import heat_chart
-from lidstone.report.explorer import explorer_data
-from lidstone.report.html import page
+from lidstone.report.page.charts import heat_chart
+from lidstone.report.page.explorer import explorer_data
+from lidstone.report.page.html import page
 from lidstone.report.series import heat_maps
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))

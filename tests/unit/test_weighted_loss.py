@@ -15,7 +15,7 @@ from lidstone.regularizer.columns import weighted
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import SmoothedCrossEntropy
 from lidstone.regularizer.reference import dense_target, histories_of
-from lidstone.training.baselines import uniform_table
+from lidstone.training.baselines.losses import uniform_table
 
 COMBINATIONS = list(itertools.product(("exact", "published"), ("token", "ngram")))
 WEIGHT = torch.tensor([0.3, 1.5, 0.7, 1.0, 2.0, 0.0, 0.4, 1.1])
@@ -132,7 +132,7 @@ def test_mistakes(weight, message):
 
 
 def test_a_penalty_without_class_weights_says_so():
-    from lidstone.training.baselines import ConfidencePenalty
+    from lidstone.training.baselines.losses import ConfidencePenalty
 
     with pytest.raises(InputError, match="the confidence penalty has no class weights"):
         ConfidencePenalty(gamma=0.1, weight=WEIGHT)

@@ -1,1 +1,1 @@
-"""The command line: one file per verb, each calling one library function."""
+"""The command line: `main`, what several verbs share, and one file per verb in `ngram/` and `experiment/`."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from lidstone.errors import LidstoneError
-from lidstone.text.kinds import NAMES, Kind, kind_of_file
-from lidstone.text.streams import COMPRESSED
+from lidstone.text.reading.kinds import NAMES, Kind, kind_of_file
+from lidstone.text.reading.streams import COMPRESSED
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable

@@ -1,6 +1,6 @@
 """The command `lidstone`: its verbs, each imported only when it is called, and how errors are shown.
 
-A verb is a function in a module of the same name (`lidstone/cli/count.py: count`), or a Typer app
+A verb is a function in a module of the same name (`lidstone/cli/ngram/count.py: count`), or a Typer app
 `<verb>_app` there when it has verbs below it. Data goes to stdout, messages go to stderr. Exit codes: 0 success,
 1 an error in the input, 2 an error in the command line, 130 interrupted, 141 the reader of the output closed the pipe.
 """
@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from lidstone.errors import LidstoneError
 
-VERBS = {
+NGRAM = {
     "count": "Count the n-grams of a text.",
     "merge": "Add the counts of several texts.",
     "fit": "Fit a smoothed model to counts.",
@@ -32,6 +32,8 @@ VERBS = {
     "mix": "Mix several models into one.",
     "prune": "Make a model smaller.",
     "filter": "Score lines or documents by perplexity and keep the best.",
+}
+EXPERIMENT = {
     "data": "Fetch, verify and prepare corpora.",
     "init": "Write a recipe to start from.",
     "train": "Train a regularized neural model.",
@@ -44,6 +46,7 @@ VERBS = {
     "demo": "A small experiment on text that comes with Python.",
     "env": "Versions, cores and folders, for bug reports.",
 }
+VERBS = NGRAM | EXPERIMENT
 
 
 def verbs() -> list[str]:
@@ -52,7 +55,11 @@ def verbs() -> list[str]:
     >>> verbs()[-1]
     'env'
     """
-    return [verb for verb in VERBS if importlib.util.find_spec(f"lidstone.cli.{verb}")]
+    return [verb for verb in VERBS if importlib.util.find_spec(_module_of(verb))]
+
+
+def _module_of(verb: str) -> str:
+    return f"lidstone.cli.{'ngram' if verb in NGRAM else 'experiment'}.{verb}"
 
 
 class LazyVerbs(TyperGroup):
@@ -87,7 +94,7 @@ class LazyVerbs(TyperGroup):
 
 
 def _command(verb: str) -> Any:
-    module = importlib.import_module(f"lidstone.cli.{verb}")
+    module = importlib.import_module(_module_of(verb))
     below = getattr(module, f"{verb}_app", None)
     if below is None:
         below = typer.Typer(add_completion=False)

@@ -18,7 +18,7 @@ from lidstone.errors import DataError, RecipeError
 from lidstone.recipe.mistakes import nearest
 from lidstone.recipe.sections import Corpus, Files
 from lidstone.text.corpora import aligned, embedded_corpus, read_lines, split_sentences
-from lidstone.text.streams import COMPRESSED
+from lidstone.text.reading.streams import COMPRESSED
 
 _ENDINGS = ("", *COMPRESSED)
 

@@ -33,7 +33,7 @@ def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linea
     """
     from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.regularizer.loss import SmoothedCrossEntropy
-    from lidstone.training.baselines import ConfidencePenalty
+    from lidstone.training.baselines.losses import ConfidencePenalty
 
     schedule = regularizer.schedule.over(steps)
     loss: type[SmoothedLoss] = LinearSmoothedCrossEntropy if linear else SmoothedCrossEntropy
@@ -59,7 +59,7 @@ def make_loss(regularizer: Regularizer, prepared: Prepared, steps: int, *, linea
 
 def make_table(regularizer: Regularizer, prepared: Prepared) -> tuple[BackoffTable, Counts]:
     """The smoothed table of the training text, and the counts it was made from."""
-    from lidstone.training.baselines import uniform_table, unigram_table
+    from lidstone.training.baselines.losses import uniform_table, unigram_table
 
     counts = count_training_text(prepared, regularizer.order if regularizer.smoother else 1)
     if regularizer.kind == "label_smoothing":

@@ -24,15 +24,15 @@ from lidstone.recipe.sections import Regularizer
 if TYPE_CHECKING:
     from lidstone.evaluation.mixture import Mixture
     from lidstone.ngram.table import BackoffTable
-    from lidstone.training.noising import Noising
-    from lidstone.training.residual import NgramResidual
+    from lidstone.training.baselines.noising import Noising
+    from lidstone.training.baselines.residual import NgramResidual
 
 TABLE, FACTS = "residual.safetensors", "residual.json"
 
 
 def make_noise(regularizer: Regularizer, prepared: Prepared, blank: int) -> Noising | None:
     """The noise of a recipe; None for any other method. `blank` is an id that inputs do not have otherwise."""
-    from lidstone.training.noising import Noising
+    from lidstone.training.baselines.noising import Noising
 
     if regularizer.kind != "noising":
         return None
@@ -42,7 +42,7 @@ def make_noise(regularizer: Regularizer, prepared: Prepared, blank: int) -> Nois
 
 def attach_residual(regularizer: Regularizer, prepared: Prepared, model: Any) -> None:
     """Attach the n-gram model to the network, if the recipe's kind is residual."""
-    from lidstone.training.residual import NgramResidual
+    from lidstone.training.baselines.residual import NgramResidual
 
     if regularizer.kind != "residual":
         return
@@ -83,7 +83,7 @@ def table_signature(model: Any) -> dict[str, Any] | None:
 
 def residual_of(model: Any) -> NgramResidual | None:
     """The residual that is attached to a model."""
-    from lidstone.training.residual import NAME
+    from lidstone.training.baselines.residual import NAME
 
     return getattr(model, NAME, None)
 
@@ -116,7 +116,7 @@ def save_residual(model: Any, folder: Path) -> None:
 def load_residual(model: Any, folder: Path) -> None:
     """Attach the table that is saved beside a model, if there is one."""
     from lidstone.ngram.table import BackoffTable
-    from lidstone.training.residual import NgramResidual
+    from lidstone.training.baselines.residual import NgramResidual
 
     if not (folder / FACTS).is_file():
         return

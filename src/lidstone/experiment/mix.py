@@ -16,8 +16,8 @@ from lidstone.experiment.saved import SavedModel
 from lidstone.experiment.scoring import reach_of
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.corpora import read_lines
+from lidstone.text.reading.streams import Source, name_of
 from lidstone.text.sequences import Ids
-from lidstone.text.streams import Source, name_of
 
 
 def make_mixture(

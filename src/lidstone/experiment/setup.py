@@ -19,7 +19,7 @@ from lidstone.training.batches import Batches, BatchSize
 
 if TYPE_CHECKING:
     from lidstone.regularizer.loss import SmoothedLoss
-    from lidstone.training.noising import Noising
+    from lidstone.training.baselines.noising import Noising
 
 
 @dataclass(frozen=True)

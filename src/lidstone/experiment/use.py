@@ -16,7 +16,7 @@ from lidstone.experiment.saved import SavedModel
 from lidstone.experiment.scoring import reach_of, translation_metrics
 from lidstone.progress import progress_bar
 from lidstone.text.corpora import aligned, read_lines
-from lidstone.text.streams import Source, name_of
+from lidstone.text.reading.streams import Source, name_of
 
 
 def evaluate_files(saved: SavedModel, texts: Sequence[Source], mixture: Mixture | None = None) -> dict[str, Any]:

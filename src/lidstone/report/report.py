@@ -161,7 +161,7 @@ class Report:
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained page."""
         from lidstone.files import write_text
-        from lidstone.report.html import page
+        from lidstone.report.page.html import page
 
         write_text(path, page(self))
         return Path(path)

@@ -1,1 +1,1 @@
-"""From raw text to ids: vocabularies, tokenizers, readers, and what a history is."""
+"""From raw text to ids: vocabularies, tokenizers, and what a history is; `reading/` opens files."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from lidstone.errors import LidstoneError, TextError
 from lidstone.text.corpora import read_chunks
-from lidstone.text.kinds import HEAD, kind_of, not_text
-from lidstone.text.streams import Source, name_of
+from lidstone.text.reading.kinds import HEAD, kind_of, not_text
+from lidstone.text.reading.streams import Source, name_of
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, Ids, WordReader
 

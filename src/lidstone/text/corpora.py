@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from lidstone.errors import DataError, InputError, TextError
-from lidstone.text.kinds import HEAD, kind_of, not_text
-from lidstone.text.streams import Source, name_of, open_bytes
+from lidstone.text.reading.kinds import HEAD, kind_of, not_text
+from lidstone.text.reading.streams import Source, name_of, open_bytes
 
 __all__ = [
     "Source",

@@ -15,7 +15,7 @@ from lidstone.errors import LidstoneError
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 from lidstone.text.corpora import read_chunks
-from lidstone.text.ranges import FileRange, byte_ranges, is_plain
+from lidstone.text.reading.ranges import FileRange, byte_ranges, is_plain
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, Ids, Sources, WordReader, read_words
 

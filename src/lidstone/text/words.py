@@ -18,8 +18,8 @@ import numpy.typing as npt
 from lidstone.errors import InputError, TextError
 from lidstone.progress import progress_bar
 from lidstone.text.corpora import Source, read_chunks, read_lines
-from lidstone.text.kinds import HEAD, kind_of, not_text
-from lidstone.text.streams import COMPRESSED, name_of
+from lidstone.text.reading.kinds import HEAD, kind_of, not_text
+from lidstone.text.reading.streams import COMPRESSED, name_of
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Ids = npt.NDArray[np.int32]

@@ -1,1 +1,1 @@
-"""Trainer hooks, models and the two tasks."""
+"""Models, batches and the Trainer of the pipelines; `hooks/` for users' Trainers, `baselines/` to compare with."""

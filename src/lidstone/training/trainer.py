@@ -16,9 +16,9 @@ from transformers import Trainer, TrainerCallback
 
 from lidstone.errors import RunError
 from lidstone.progress import progress_bar
+from lidstone.training.baselines.residual import NAME as RESIDUAL
 from lidstone.training.checkpoints import write_errors
-from lidstone.training.mixin import SmoothedLossMixin
-from lidstone.training.residual import NAME as RESIDUAL
+from lidstone.training.hooks.mixin import SmoothedLossMixin
 
 Scores = Mapping[str, float]
 Noise = Callable[[dict[str, Any], float], dict[str, Any]]

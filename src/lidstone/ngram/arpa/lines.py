@@ -23,7 +23,7 @@ from lidstone.errors import FileFormatError
 from lidstone.ngram.arpa.parsing import FAULT, index_words, parse
 from lidstone.ngram.trie import MAX_ORDER
 from lidstone.text.corpora import Source, read_chunks
-from lidstone.text.streams import name_of
+from lidstone.text.reading.streams import name_of
 
 _BLANKS = bytes.maketrans(b"\t\r", b"  ")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lidstone.text.streams import Source, name_of, open_bytes
+from lidstone.text.reading.streams import Source, name_of, open_bytes
 
 CHUNK_BYTES = 1 << 20
 _MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark

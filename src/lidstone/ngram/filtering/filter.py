@@ -22,7 +22,7 @@ from lidstone.ngram.filtering.selection import BUCKETS, Limits
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
 from lidstone.progress import progress_bar
-from lidstone.text.streams import COMPRESSED, Source, name_of, open_bytes
+from lidstone.text.reading.streams import COMPRESSED, Source, name_of, open_bytes
 
 Format = Literal["auto", "text", "jsonl"]
 JSON_NAMES = (".jsonl", ".ndjson", ".json")

@@ -22,7 +22,7 @@ from lidstone.ngram.filtering.output import compressor, json_lines, plain_lines,
 from lidstone.ngram.filtering.scoring import Scores, difference, score_documents
 from lidstone.ngram.filtering.selection import BUCKETS, Cut, Limits, cut_at
 from lidstone.ngram.kenlm.scorer import Scorer
-from lidstone.text.streams import Source
+from lidstone.text.reading.streams import Source
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.step import BOS, EOS, UNK
 from lidstone.ngram.kenlm.words import hash_words
 from lidstone.ngram.table import BackoffTable
-from lidstone.text.streams import Source, name_of
+from lidstone.text.reading.streams import Source, name_of
 
 UNKNOWN = ("<unk>", "<UNK>")
 """How models spell the unknown word."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lidstone.text.blocks import stamp
 from lidstone.text.corpora import read_chunks
-from lidstone.text.streams import Source
+from lidstone.text.reading.streams import Source
 
 SAMPLE_BYTES = 1 << 20
 NGRAMS_PER_TOKEN = 0.75

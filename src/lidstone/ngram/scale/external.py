@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import FileFormatError
-from lidstone.ngram.scale.assembly import Parts, count_type, write_counts
 from lidstone.ngram.scale.buckets import Run, boundaries, copies
 from lidstone.ngram.scale.estimate import bytes_of, temporary_bytes
 from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, plan, trim
 from lidstone.ngram.scale.merging import merge_within
+from lidstone.ngram.scale.output.assembly import Parts, count_type, write_counts
 from lidstone.ngram.scale.pieces import Piece, load_piece, save_piece
 from lidstone.ngram.scale.runs import RunWriter, open_runs, sum_unigrams
 from lidstone.ngram.scale.workspace import check_space, workspace
@@ -26,7 +26,7 @@ from lidstone.ngram.trie import check_order
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 from lidstone.text.blocks import Block, stamp
-from lidstone.text.streams import Source
+from lidstone.text.reading.streams import Source
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank
 

@@ -18,7 +18,7 @@ from lidstone.ngram.scale.buckets import Run
 from lidstone.ngram.scale.memory import trim
 from lidstone.ngram.scale.pieces import load_piece, piece_of_trie, save_piece
 from lidstone.text.blocks import Block, Place, read_blocks, words_of
-from lidstone.text.streams import Source
+from lidstone.text.reading.streams import Source
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Blank

@@ -25,7 +25,7 @@ from lidstone.ngram.storage.remote import as_url, read_remote, write_remote
 from lidstone.ngram.storage.validate import check_counts, check_dtypes, check_shapes, check_table, check_trie
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.text.kinds import NAMES, Kind, kind_of_file
+from lidstone.text.reading.kinds import NAMES, Kind, kind_of_file
 from lidstone.text.vocabulary import Vocabulary
 
 FORMAT = "lidstone"

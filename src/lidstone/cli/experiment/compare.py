@@ -9,7 +9,7 @@ import typer
 
 from lidstone.cli import completion
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.report import Correction
+from lidstone.cli.experiment.report import Correction
 from lidstone.errors import InputError
 
 

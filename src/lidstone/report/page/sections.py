@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lidstone.report.beside import NgramAlone
-from lidstone.report.charts import cost_chart, curve_chart, forest_axis, forest_strip, heat_chart, swatch
 from lidstone.report.labels import Label
-from lidstone.report.markup import Markup, join, tag
 from lidstone.report.methods import Setting
+from lidstone.report.page.charts import cost_chart, curve_chart, forest_axis, forest_strip, heat_chart, swatch
+from lidstone.report.page.markup import Markup, join, tag
 from lidstone.report.render import direction_text, mixed_cell, ngram_value, number, p_text, score_heads, signed
 from lidstone.report.scales import padded
 from lidstone.report.series import cost_points, curve_field, curves, heat_maps, styles

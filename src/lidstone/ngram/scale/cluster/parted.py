@@ -18,7 +18,7 @@ import numpy as np
 from lidstone import __version__
 from lidstone.errors import FileFormatError, InputError
 from lidstone.files import write_text
-from lidstone.ngram.scale.assembly import Parts, write_counts
+from lidstone.ngram.scale.output.assembly import Parts, write_counts
 from lidstone.ngram.scale.pieces import Piece, load_piece
 from lidstone.ngram.storage.files import load_counts
 from lidstone.parallel import cores

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from lidstone.errors import FileFormatError
 from lidstone.files import atomic_write
 from lidstone.ngram import counting
-from lidstone.ngram.scale.links import link
+from lidstone.ngram.scale.output.links import link
+from lidstone.ngram.scale.output.stream_file import MappedArray, Shape, StreamFile
 from lidstone.ngram.scale.pieces import Ints, Piece
-from lidstone.ngram.scale.stream_file import MappedArray, Shape, StreamFile
 from lidstone.ngram.storage.files import FORMAT, VERSION, vocabulary_parts
 from lidstone.text.vocabulary import Vocabulary
 

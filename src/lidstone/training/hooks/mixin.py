@@ -18,10 +18,10 @@ from torch import Tensor
 from lidstone.errors import InputError
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
-from lidstone.training.alignment import Aligned, align_causal, align_decoder
-from lidstone.training.checks import check_arguments, check_loss, check_synchronised, logits_of, move_to
-from lidstone.training.hook import PartsMeter
-from lidstone.training.projection import Projection
+from lidstone.training.hooks.alignment import Aligned, align_causal, align_decoder
+from lidstone.training.hooks.checks import check_arguments, check_loss, check_synchronised, logits_of, move_to
+from lidstone.training.hooks.hook import PartsMeter
+from lidstone.training.hooks.projection import Projection
 
 if TYPE_CHECKING:
     from transformers import Trainer

@@ -12,9 +12,9 @@ import typer
 
 from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.env import usable_cores
+from lidstone.cli.experiment.env import usable_cores
+from lidstone.cli.experiment.sweep_progress import Lines, Live, clock, number_of
 from lidstone.cli.inputs import JSON
-from lidstone.cli.sweep_progress import Lines, Live, clock, number_of
 
 if TYPE_CHECKING:
     from lidstone.sweep.engines import Engine

@@ -19,9 +19,9 @@ from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.scale.buckets import Run, slices
+from lidstone.ngram.scale.cluster.splits import Split
 from lidstone.ngram.scale.merging import Slice, merge_within, whole
 from lidstone.ngram.scale.pieces import Piece, cut_out, piece_of_trie, save_piece
-from lidstone.ngram.scale.splits import Split
 from lidstone.text.blocks import read_blocks
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream

@@ -20,8 +20,8 @@ from transformers import TrainerCallback
 from lidstone.errors import InputError
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import LossParts, SmoothedCrossEntropy, SmoothedLoss
-from lidstone.training.alignment import Aligned, align_causal
-from lidstone.training.checks import (
+from lidstone.training.hooks.alignment import Aligned, align_causal
+from lidstone.training.hooks.checks import (
     check_arguments,
     check_decoder_length,
     check_loss,
@@ -31,7 +31,7 @@ from lidstone.training.checks import (
     one_number,
     require_decoder_inputs,
 )
-from lidstone.training.evaluation_items import evaluation_items
+from lidstone.training.hooks.evaluation_items import evaluation_items
 
 Shift = Literal["auto"] | bool
 

@@ -17,7 +17,7 @@ from typing import Any
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.text.blocks import check_readable
 from lidstone.text.corpora import read_lines
-from lidstone.text.streams import COMPRESSED, Source
+from lidstone.text.reading.streams import COMPRESSED, Source
 from lidstone.text.vocabulary import Vocabulary
 
 JSON_LINES = (".jsonl", ".ndjson")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.text.corpora import MARK
-from lidstone.text.streams import COMPRESSED
+from lidstone.text.reading.streams import COMPRESSED
 
 _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PAR1")
 

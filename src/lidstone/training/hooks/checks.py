@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lidstone.errors import InputError, RunError
 from lidstone.regularizer.loss import SmoothedLoss
-from lidstone.training.alignment import IGNORED
+from lidstone.training.hooks.alignment import IGNORED
 
 
 def check_loss(loss: SmoothedLoss) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lidstone.training.alignment import IGNORED
+from lidstone.training.hooks.alignment import IGNORED
 
 
 def evaluation_items(counted: Any, labels: Tensor, targets: Tensor) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from lidstone.errors import TextError
-from lidstone.text.streams import Source, name_of, open_bytes, open_plain
+from lidstone.text.reading.streams import Source, name_of, open_bytes, open_plain
 
 Kind = Literal["text", "arpa", "table", "counts", "safetensors", "kenlm", "zip", "binary"]
 

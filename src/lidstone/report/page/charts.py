@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 
 from lidstone.report.labels import number as brief
-from lidstone.report.markup import Markup, join, tag
 from lidstone.report.methods import Metric
+from lidstone.report.page.markup import Markup, join, tag
 from lidstone.report.render import number
 from lidstone.report.scales import Scale, padded, tick_text
 from lidstone.report.series import CostPoint, Curve, HeatMap, settled_values, style_of

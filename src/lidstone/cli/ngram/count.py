@@ -35,9 +35,9 @@ def count(
     as_json: JSON = False,
 ) -> None:
     """Count the n-grams of a text: one sentence per line, words separated by spaces."""
-    from lidstone.cli.counting import Settings, count_in_memory, count_on_cluster, count_on_disk, print_summary
+    from lidstone.cli.ngram.counting import Settings, count_in_memory, count_on_cluster, count_on_disk, print_summary
     from lidstone.ngram.trie import check_order
-    from lidstone.text.inputs import expand
+    from lidstone.text.reading.inputs import expand
 
     check_order(order)
     check_counts_output(output, folder=engine is not None)

@@ -11,9 +11,9 @@ import hashlib
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from lidstone.report.explorer import explorer_data
-from lidstone.report.markup import Markup, join, script_json, tag
-from lidstone.report.sections import all_sections
+from lidstone.report.page.explorer import explorer_data
+from lidstone.report.page.markup import Markup, join, script_json, tag
+from lidstone.report.page.sections import all_sections
 from lidstone.report.verdict import verdict
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _digest(text: str) -> str:
 
 
 def _asset(name: str) -> Markup:
-    text = resources.files("lidstone.report").joinpath("assets", name).read_text(encoding="utf-8")
+    text = resources.files("lidstone.report.page").joinpath("assets", name).read_text(encoding="utf-8")
     if "</" in text:
         raise AssertionError(f"{name} must not contain '</': it would end its element")
     return join([Markup(text)])

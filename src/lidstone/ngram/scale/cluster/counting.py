@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError, RunError
-from lidstone.ngram.scale.assembly import Parts
-from lidstone.ngram.scale.cluster_tasks import Job, Rows, Space, add_bucket, count_split, guarded, read_split
+from lidstone.ngram.scale.cluster.parted import load_parts, save_parts
+from lidstone.ngram.scale.cluster.splits import SPLIT_BYTES, Split, cut
+from lidstone.ngram.scale.cluster.tasks import Job, Rows, Space, add_bucket, count_split, guarded, read_split
 from lidstone.ngram.scale.memory import BYTES_PER_NODE, block_tokens
 from lidstone.ngram.scale.merging import BITS, merge_within, whole
-from lidstone.ngram.scale.parted import load_parts, save_parts
+from lidstone.ngram.scale.output.assembly import Parts
 from lidstone.ngram.scale.pieces import load_piece, save_piece
-from lidstone.ngram.scale.splits import SPLIT_BYTES, Split, cut
 from lidstone.ngram.storage.remote import as_url
 from lidstone.ngram.trie import check_order
 from lidstone.text.blocks import read_blocks, words_of
-from lidstone.text.inputs import Input
+from lidstone.text.reading.inputs import Input
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, WordReader
 

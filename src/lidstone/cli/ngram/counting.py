@@ -11,7 +11,7 @@ from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
-    from lidstone.text.inputs import Input
+    from lidstone.text.reading.inputs import Input
     from lidstone.text.vocabulary import Vocabulary
     from lidstone.text.words import Blank
 
@@ -44,7 +44,7 @@ class Settings(NamedTuple):
 
     def readable(self) -> list[Input]:
         """The inputs to count: all, or with --skip-bad those that can be read."""
-        from lidstone.text.inputs import readable
+        from lidstone.text.reading.inputs import readable
 
         if not self.skip_bad:
             return self.inputs
@@ -86,8 +86,8 @@ def count_on_disk(settings: Settings) -> dict[str, Any]:
 
 def count_on_cluster(settings: Settings, engine: str, address: str | None) -> dict[str, Any]:
     """Count on a Ray cluster, into a folder of parts."""
-    from lidstone.ngram.scale.cluster import DEFAULT_MEMORY, count_on_ray
-    from lidstone.ngram.scale.parted import count_types
+    from lidstone.ngram.scale.cluster.counting import DEFAULT_MEMORY, count_on_ray
+    from lidstone.ngram.scale.cluster.parted import count_types
     from lidstone.sweep.cluster import connect
 
     if engine != "ray":
@@ -121,7 +121,7 @@ def summary(counts: Counts, fingerprint: str | None = None) -> dict[str, Any]:
 
 def summary_of_file(path: Path) -> dict[str, Any]:
     """Sizes and signature of a count file, without reading it into memory."""
-    from lidstone.ngram.scale.identity import file_fingerprint
+    from lidstone.ngram.scale.output.identity import file_fingerprint
     from lidstone.ngram.storage.files import load_counts
 
     return summary(load_counts(path, verify=False), file_fingerprint(path))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from lidstone.errors import InputError, TextError
 from lidstone.text.blocks import stamp
-from lidstone.text.inputs import Input
-from lidstone.text.ranges import FileRange, byte_ranges, is_plain
-from lidstone.text.streams import Source
+from lidstone.text.reading.inputs import Input
+from lidstone.text.reading.ranges import FileRange, byte_ranges, is_plain
+from lidstone.text.reading.streams import Source
 
 SPLIT_BYTES = 1 << 26
 

@@ -1,0 +1,1 @@
+"""The verbs that train, evaluate and compare neural models."""

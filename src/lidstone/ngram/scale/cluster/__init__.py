@@ -1,0 +1,1 @@
+"""Counting on a Ray cluster."""

@@ -1,0 +1,1 @@
+"""A count file written piece by piece."""

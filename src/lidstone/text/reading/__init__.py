@@ -1,0 +1,1 @@
+"""Bytes and lines of inputs: names, kinds of files, streams, ranges of lines."""

@@ -1,0 +1,1 @@
+"""Regularizers to compare with: changed losses, noised inputs, the n-gram residual."""

@@ -1,0 +1,1 @@
+"""A smoothed loss inside a Trainer of Hugging Face."""
