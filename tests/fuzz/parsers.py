@@ -136,7 +136,7 @@ def records() -> list[bytes]:
 def use_record(path: Path) -> None:
     from lidstone.experiment.record import read_record
     from lidstone.report import Report
-    from lidstone.report.html import page
+    from lidstone.report.page.html import page
 
     with contextlib.suppress(ld.LidstoneError):
         read_record(path.parent)
