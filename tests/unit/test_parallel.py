@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,11 @@ from hypothesis import strategies as st
 
 from lidstone import parallel
 from lidstone.errors import TextError
-from lidstone.ngram.counts import count_text
+from lidstone.ngram.continuation import adjusted_counts
+from lidstone.ngram.counts import count, count_text
+from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
+from lidstone.ngram.smoothers.base import FallbackUsed
+from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
 from lidstone.text import parallel_words
 from lidstone.text.parallel_words import read_words_in_parallel
@@ -79,3 +85,36 @@ def test_counting_and_fitting_give_the_same_bits(tmp_path, monkeypatch, order):
     for name in ("base", "rows", "backoffs"):
         np.testing.assert_array_equal(getattr(several, name), getattr(one, name))
     np.testing.assert_array_equal(several.trie.suffixes, one.trie.suffixes)
+
+
+@pytest.mark.filterwarnings("ignore::lidstone.ngram.smoothers.base.FallbackUsed")
+@settings(deadline=None, max_examples=100)
+@given(
+    ids=st.lists(st.integers(0, 5), min_size=1, max_size=60),
+    order=st.integers(1, 5),
+    threads=st.integers(1, 4),
+    kind=st.sampled_from([ModifiedKneserNey((0.5, 1.0, 1.5)), KneserEssenNey(fallback=0.5), AbsoluteDiscounting(0.5)]),
+)
+def test_fitting_from_what_is_derived_gives_the_same_bits(ids, order, threads, kind):
+    counts = count(np.array([*ids, 0]), Vocabulary(size=6, eos=0), order)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        threaded(monkeypatch, threads)
+        table = kind.fit(counts)
+    assert "derived" not in vars(counts)
+    inner = counts.derived.adjusted[: counts.trie.inner]
+    np.testing.assert_array_equal(adjusted_counts(counts.trie, counts.counts, threads), inner)
+    expected = kind.fit(counts)
+    assert table.signature == expected.signature
+    for name in ("base", "rows", "backoffs"):
+        np.testing.assert_array_equal(getattr(table, name), getattr(expected, name))
+
+
+def test_a_signature_is_made_when_it_is_read():
+    counts = count(np.array([1, 2, 0, 1, 0]), Vocabulary(size=3, eos=0), 2)
+    with pytest.warns(FallbackUsed):
+        table = ModifiedKneserNey((0.5, 1.0, 1.5)).fit(counts)
+    assert "signature" not in vars(table) and "fingerprint" not in vars(counts)
+    assert copy.deepcopy(table).signature["counts"] == table.signature["counts"] == counts.fingerprint
+    assert table.signature is table.signature and vars(table)["make_signature"] is None
+    with pytest.raises(AttributeError, match="no attribute 'name'"):
+        _ = table.name

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError
+from lidstone.ngram.continuation import adjusted_counts
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict, sum_children
@@ -115,6 +116,11 @@ class Counts:
     def derived(self) -> Derived:
         """Totals, continuation counts and counts of counts of the whole text."""
         return self.stored or _derive(self)
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether `derived` is there already, or differs from what follows from the counts."""
+        return self.stored is not None or "derived" in vars(self)
 
     @property
     def totals(self) -> NDArray[np.int32]:
@@ -267,7 +273,9 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
 
 def _derive(counts: Counts) -> Derived:
     trie = counts.trie
-    totals, adjusted = sum_children(trie.first, counts.counts), _adjusted(counts)
+    totals = sum_children(trie.first, counts.counts)
+    adjusted = np.concatenate([adjusted_counts(trie, counts.counts), counts.counts[trie.inner :]])
+    adjusted[trie.vocab_size] = 0
     below = int(trie.levels[max(trie.order - 2, 0)])  # the rest have followers of the top order, where counts are plain
     adjusted_totals = np.concatenate([sum_children(trie.first[: below + 1], adjusted), totals[below:]])
     levels = [trie.level(order) for order in range(1, trie.order + 1)]
@@ -278,20 +286,6 @@ def _derive(counts: Counts) -> Derived:
         found = list(pool.map(_histogram, [*plain, *(adjusted[level] for level in levels[:-1])]))
     histograms, adjusted_histograms = found[: trie.order], found[trie.order :]
     return Derived(totals, adjusted, adjusted_totals, tuple(histograms), (*adjusted_histograms, histograms[-1]))
-
-
-def _adjusted(counts: Counts) -> NDArray[np.int32]:
-    """Distinct words before each n-gram; plain counts at the top order and for n-grams that begin with `<s>`."""
-    trie, adjusted = counts.trie, counts.counts.copy()
-    adjusted[: trie.inner] = 0
-    with ThreadPoolExecutor(threads_for(trie.size)) as pool:  # suffixes of different orders are different nodes
-        levels = [trie.suffixes[trie.level(order)] for order in range(trie.order, 1, -1)]
-        list(pool.map(_count_suffixes, levels, [adjusted] * len(levels)))
-    for order in range(1, trie.order):
-        starts = trie.sentence_starts(order)
-        adjusted[starts] = counts.counts[starts]
-    adjusted[trie.vocab_size] = 0
-    return adjusted
 
 
 def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -307,12 +301,6 @@ def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
 def _count_values(values, histogram):  # type: ignore[no-untyped-def]
     for value in values:
         histogram[min(np.uint64(value), np.uint64(len(histogram) - 1))] += 1
-
-
-@njit(cache=True, nogil=True)
-def _count_suffixes(suffixes, adjusted):  # type: ignore[no-untyped-def]
-    for suffix in suffixes:
-        adjusted[np.uint64(suffix)] += 1
 
 
 def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -71,6 +71,24 @@ class BackoffTable:
     """one per node that can be a history"""
     signature: dict[str, Any]
     """what this table is: smoother, its parameters, order, fingerprints of vocabulary and counts"""
+
+    def __post_init__(self) -> None:
+        if callable(self.signature):  # it is made when it is first read, for it hashes all counts
+            vars(self)["make_signature"] = vars(self).pop("signature")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            make = vars(self).get("make_signature")
+            if name != "signature" or make is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            vars(self)["signature"] = signature = make()
+            vars(self)["make_signature"] = None
+            return signature
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies have the signature itself, not the counts that it is made of."""
+        return {**vars(self), "signature": self.signature, "make_signature": None}
 
     def __repr__(self) -> str:
         """What the model is, on one line."""

@@ -15,7 +15,7 @@ import numpy as np
 from lidstone.deprecation import renamed_field
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import announce_fallback, make_table
-from lidstone.ngram.smoothers.discounting import check_discount, interpolate, single_discounts
+from lidstone.ngram.smoothers.discounting import Weights, check_discount, interpolate, single_discounts
 from lidstone.ngram.table import BackoffTable
 
 
@@ -42,8 +42,8 @@ class AbsoluteDiscounting:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        name = "absolute-discounting"
-        found, fallen = single_discounts(name, counts, self.discount, self.fallback, adjusted=False)
+        name, weights = "absolute-discounting", Weights.plain(counts)
+        found, fallen = single_discounts(name, counts, weights, self.discount, self.fallback, adjusted=False)
         announce_fallback(name, self.fallback, fallen)
-        parts = interpolate(counts, counts.counts, counts.totals, np.outer(found, [0.0, 1.0, 1.0, 1.0]))
+        parts = interpolate(counts, weights, np.outer(found, [0.0, 1.0, 1.0, 1.0]))
         return make_table(self, name, counts, *parts, discounts=found, fallback_orders=fallen)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,7 +46,17 @@ def make_table(
     smoother: Any, name: str, counts: Counts, base: Floats, rows: Floats, backoffs: Floats, **notes: Any
 ) -> BackoffTable:
     """A table whose signature says how it was made; `notes` are facts found while fitting, such as discounts."""
-    signature = {
+    signature: Any = partial(_signature, smoother, name, _bare(counts), notes)
+    return BackoffTable(counts.vocab, counts.trie, base, rows, backoffs, signature)
+
+
+def _bare(counts: Counts) -> Counts:
+    """The counts without what is derived from them, which would stay in memory until the signature is made."""
+    return counts if "fingerprint" in vars(counts) or "derived" not in vars(counts) else dataclasses.replace(counts)
+
+
+def _signature(smoother: Any, name: str, counts: Counts, notes: dict[str, Any]) -> dict[str, Any]:
+    return {
         "smoother": name,
         "parameters": dataclasses.asdict(smoother),
         "order": counts.order,
@@ -54,7 +65,6 @@ def make_table(
         "counts": counts.fingerprint,
         **notes,
     }
-    return BackoffTable(counts.vocab, counts.trie, base, rows, backoffs, signature)
 
 
 def uniform(counts: Counts) -> Floats:

@@ -7,6 +7,7 @@ Kneser-Ney and absolute discounting differ only in the counts they put in and in
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,48 +15,118 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
+from lidstone.ngram.continuation import adjusted_counts
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import Floats, uniform
-from lidstone.parallel import over_ranges
+from lidstone.parallel import over_ranges, threads_for
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What is discounted: a number for each n-gram, and for each history the sum that its numbers are divided by."""
+
+    below: NDArray[np.int32]
+    """one for each node below the top order; after them others may follow"""
+    top: NDArray[np.int32]
+    """one per node; those below the top order are not used"""
+    totals: NDArray[np.int32] | None
+    """one per history, or None for the sums of its followers"""
+    levels: NDArray[np.int64]
+
+    @classmethod
+    def plain(cls, counts: Counts) -> Weights:
+        """Counts as they are."""
+        totals = counts.totals if counts.is_derived else None
+        return cls(counts.counts, counts.counts, totals, counts.trie.levels)
+
+    @classmethod
+    def adjusted(cls, counts: Counts) -> Weights:
+        """Kneser-Ney's counts; what is not needed of `counts.derived` is not computed."""
+        if counts.is_derived:
+            derived = counts.derived
+            return cls(derived.adjusted, derived.adjusted, derived.adjusted_totals, counts.trie.levels)
+        return cls(adjusted_counts(counts.trie, counts.counts), counts.counts, None, counts.trie.levels)
+
+    def of(self, order: int) -> NDArray[np.int32]:
+        """The numbers of the n-grams of an order, at the places of their nodes."""
+        return self.top if order == len(self.levels) - 1 else self.below
+
+
+def counts_of_counts(counts: Counts, weights: Weights, order: int, *, adjusted: bool) -> NDArray[np.int64]:
+    """How many n-grams of an order have the weight 0 .. 4, and 5 or more."""
+    if counts.is_derived:
+        return counts.counts_of_counts(order, adjusted=adjusted)
+    start, stop = counts.trie.levels[order - 1 : order + 1].tolist()
+    values = weights.of(order)[start : stop - (order == 1)]  # <s> is never predicted
+    found = np.zeros((2, threads_for(len(values)), 6), np.int64)
+    parts = np.array_split(values, found.shape[1])
+    over_ranges(lambda part, _: count_small(parts[part], found[0, part], found[1, part]), len(parts), len(parts))
+    if found[1].any():
+        raise InputError("a count is negative", hint="count the text again")
+    return np.asarray(found[0].sum(axis=0))
+
+
+@njit(cache=True, nogil=True)
+def count_small(values, found, negative):  # type: ignore[no-untyped-def]
+    """Count the values 0 .. 4, and those above; and the negative ones."""
+    for value in values:
+        found[min(np.uint64(value), np.uint64(5))] += 1
+        negative[0] += value < 0
 
 
 def interpolate(
     counts: Counts,
-    weights: NDArray[np.int32],
-    totals: NDArray[np.int32],
-    discounts: Floats,  # (order, 4): D for counts 0, 1, 2 and 3 or more
+    weights: Weights,
+    discounts: Floats,  # (order, 4): D for weights 0, 1, 2 and 3 or more
 ) -> tuple[Floats, Floats, Floats]:
     """Base, rows and backoffs of interpolated discounting at every order."""
+    first, levels = counts.trie.first, counts.trie.levels.tolist()
     rows, backoffs = np.empty(counts.trie.size), np.empty(counts.trie.inner)
-    rows[: counts.trie.vocab_size + 1] = 0.0
+    rows[: levels[1]] = 0.0
+    totals = np.empty(0, first.dtype) if weights.totals is None else weights.totals
     for order in range(2, counts.order + 1):
-        histories = counts.trie.level(order - 1)
-        arrays = counts.trie.first, weights, totals, discounts[order - 1]
-        base = histories.start
+        arrays = first, weights.of(order), totals, discounts[order - 1]
+        bounds = _equal_shares(first, *levels[order - 2 : order])
 
-        def discount(start: int, stop: int, arrays: Any = arrays, base: int = base) -> None:
-            discount_children(*arrays, base + start, base + stop, rows, backoffs)
+        def discount(part: int, _: int, arrays: Any = arrays, bounds: Any = bounds) -> None:
+            discount_children(*arrays, bounds[part], bounds[part + 1], rows, backoffs)
 
-        over_ranges(discount, histories.stop - histories.start)
-    base = discounted_unigrams(weights[: counts.vocab.size], discounts[0], uniform(counts))
+        over_ranges(discount, len(bounds) - 1, len(bounds) - 1)
+    base = discounted_unigrams(weights.of(1)[: counts.vocab.size], discounts[0], uniform(counts))
     return base, rows, backoffs
+
+
+def _equal_shares(first: NDArray[np.int32], start: int, stop: int) -> list[int]:
+    """Histories at which shares of about equally many followers begin, a share for each thread."""
+    low, high = int(first[start]), int(first[stop])
+    threads = threads_for(high - low)
+    targets = low + (high - low) * np.arange(1, threads) // threads
+    return [start, *(start + np.searchsorted(first[start:stop], targets)).tolist(), stop]
 
 
 @njit(cache=True, nogil=True)
 def discount_children(first, counts, totals, discounts, start, stop, rows, backoffs):  # type: ignore[no-untyped-def]
     """For the histories start..stop: rows = (c - D[min(c, 3)]) / total, and what is taken away becomes the backoff.
 
-    D[r] <= r, so nothing goes below zero. `totals` may exceed the sum of the counts (thresholds dropped some): that
-    mass, too, goes to the backoff. It is found from whole numbers, so no rounding adds up over many followers.
+    D[r] <= r, so nothing goes below zero. Without `totals` it is the sum of the counts. `totals` may exceed it
+    (thresholds dropped some): that mass, too, goes to the backoff. It is found from whole numbers, so no rounding adds
+    up over many followers.
     """
+    given = len(totals) > 0
     for history in range(start, stop):
-        total = totals[history]
+        begin, end = first[history], first[history + 1]
+        total = np.int64(0)
+        if given:
+            total = np.int64(totals[history])
+        else:
+            for child in range(begin, end):
+                total += counts[child]
         if total == 0:
-            rows[first[history] : first[history + 1]] = 0.0
+            rows[begin:end] = 0.0
             backoffs[history] = 1.0
             continue
         left, ones, twos, more = total, 0, 0, 0
-        for child in range(first[history], first[history + 1]):
+        for child in range(begin, end):
             count = counts[child]
             rows[child] = (count - discounts[min(count, 3)]) / total
             left -= count
@@ -71,12 +142,13 @@ def discounted_unigrams(weights: NDArray[np.int32], discounts: Floats, floor: Fl
 
 
 def single_discounts(
-    name: str, counts: Counts, given: float | None, fallback: float | None, *, adjusted: bool
+    name: str, counts: Counts, weights: Weights, given: float | None, fallback: float | None, *, adjusted: bool
 ) -> tuple[list[float], list[int]]:
     """One discount per order, n_1 / (n_1 + 2 n_2) unless given; and the orders that use `fallback`."""
     if given is not None:
         return [given] * counts.order, []
-    found = [leaving_one_out(counts.counts_of_counts(k, adjusted=adjusted)) for k in range(1, counts.order + 1)]
+    orders = range(1, counts.order + 1)
+    found = [leaving_one_out(counts_of_counts(counts, weights, order, adjusted=adjusted)) for order in orders]
     fallen = [order for order, discount in enumerate(found, start=1) if discount is None]
     if fallen and fallback is None:
         kind = "adjusted count" if adjusted else "count"

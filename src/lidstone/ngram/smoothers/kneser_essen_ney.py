@@ -14,7 +14,7 @@ import numpy as np
 
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import announce_fallback, make_table
-from lidstone.ngram.smoothers.discounting import check_discount, interpolate, single_discounts
+from lidstone.ngram.smoothers.discounting import Weights, check_discount, interpolate, single_discounts
 from lidstone.ngram.table import BackoffTable
 
 
@@ -40,9 +40,9 @@ class KneserEssenNey:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        name, derived = "kneser-essen-ney", counts.derived
-        found, fallen = single_discounts(name, counts, self.discount, self.fallback, adjusted=True)
+        name, weights = "kneser-essen-ney", Weights.adjusted(counts)
+        found, fallen = single_discounts(name, counts, weights, self.discount, self.fallback, adjusted=True)
         announce_fallback(name, self.fallback, fallen)
         discounts = np.outer(found, [0.0, 1.0, 1.0, 1.0])
-        parts = interpolate(counts, derived.adjusted, derived.adjusted_totals, discounts)
+        parts = interpolate(counts, weights, discounts)
         return make_table(self, name, counts, *parts, discounts=found, fallback_orders=fallen)

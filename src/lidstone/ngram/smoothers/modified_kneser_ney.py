@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import announce_fallback, make_table
-from lidstone.ngram.smoothers.discounting import interpolate
+from lidstone.ngram.smoothers.discounting import Weights, counts_of_counts, interpolate
 from lidstone.ngram.table import BackoffTable
 
 
@@ -47,18 +47,18 @@ class ModifiedKneserNey:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        name, derived = "modified-kneser-ney", counts.derived
-        found = [self._discounts(counts, order) for order in range(1, counts.order + 1)]
+        name, weights = "modified-kneser-ney", Weights.adjusted(counts)
+        found = [self._discounts(counts, weights, order) for order in range(1, counts.order + 1)]
         fallen = [order for order, d in enumerate(found, start=1) if d is None]
         announce_fallback(name, self.fallback, fallen)
         discounts = np.array([[0.0, *(self.fallback if d is None else d)] for d in found])  # type: ignore[misc]
-        parts = interpolate(counts, derived.adjusted, derived.adjusted_totals, discounts)
+        parts = interpolate(counts, weights, discounts)
         notes = {"discounts": discounts[:, 1:].tolist(), "fallback_orders": fallen}
         return make_table(self, name, counts, *parts, **notes)
 
-    def _discounts(self, counts: Counts, order: int) -> list[float] | None:
+    def _discounts(self, counts: Counts, weights: Weights, order: int) -> list[float] | None:
         """D_1, D_2, D_3+ of one order, or None where they are undefined and the fallback is used."""
-        histogram = counts.counts_of_counts(order, adjusted=True)
+        histogram = counts_of_counts(counts, weights, order, adjusted=True)
         discounts = chen_goodman(histogram)
         if discounts is None and self.fallback is None:
             raise SmoothingUndefined(
