@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from lidstone.errors import RunError
@@ -63,13 +64,19 @@ def write_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "write" not in str(error) and "PytorchStreamWriter" not in str(error):
+        if isinstance(error, RuntimeError) and not _is_from_saving(error):
             raise
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise RunError(
             f"cannot write a checkpoint to {folder}: {reason}",
             hint="free some space, then continue from the last complete checkpoint with --resume",
         ) from error
+
+
+def _is_from_saving(error: RuntimeError) -> bool:
+    """Whether `torch.save` raised it: its messages for a full disk vary and do not name the reason."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__") == "torch.serialization" for frame in frames)
 
 
 def _read(path: Path) -> Checkpoint | None:
