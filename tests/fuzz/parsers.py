@@ -58,6 +58,13 @@ def saved(thing: ld.Counts | ld.BackoffTable) -> bytes:
         return (Path(folder) / "x.safetensors").read_bytes()
 
 
+def tables() -> list[bytes]:
+    table = fitted()
+    return [
+        saved(each) for each in (table, table.compact(16), table.compact(8, pack=True), table.compact(32, pack=True))
+    ]
+
+
 def restructured(data: bytes, rng: random.Random) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         return arrays_changed(data, rng, Path(folder))
@@ -215,7 +222,7 @@ def use_kenlm(path: Path) -> None:
 
 PARSERS = {
     "arpa": Parser(arpa, one_of(bytes_changed, lines_changed), use_arpa, ".arpa"),
-    "table": Parser(lambda: [saved(fitted())], one_of(bytes_changed, restructured, restructured), use_table),
+    "table": Parser(tables, one_of(bytes_changed, restructured, restructured), use_table),
     "counts": Parser(lambda: [saved(counted())], one_of(bytes_changed, restructured, restructured), use_counts),
     "recipe": Parser(recipes, one_of(bytes_changed, lines_changed), use_recipe, ".yaml"),
     "override": Parser(

@@ -29,6 +29,22 @@ def test_a_table():
     assert perplexity(table) == pytest.approx(PERPLEXITY, rel=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("float32", 2.439428544711337),
+        ("packed", PERPLEXITY),
+        ("16-bits", 2.439425983553638),
+        ("16-bits-packed", 2.439425983553638),
+    ],
+)
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_compact_table(name, value, verify):
+    table = ld.load(FILES / f"table-{name}.safetensors", verify=verify)
+    assert perplexity(table) == pytest.approx(value, rel=1e-14)
+    assert table.prob([table.vocab.encode(["the"])]).sum() == pytest.approx(1, abs=1e-4)
+
+
 @pytest.mark.parametrize("name", ["model.arpa", "model.arpa.gz"])
 def test_an_arpa_file(name):
     assert perplexity(ld.read_arpa(FILES / name)) == pytest.approx(PERPLEXITY, rel=1e-6)

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.trie import Trie, find_child
+from lidstone.ngram.compact.access import DEPTH, Values, at, find_child, full_prob, size_of, suffix_of, with_row
+from lidstone.ngram.trie import Trie
 
 PARALLEL_FROM = 200_000
 
 
-def score_stream(
-    trie: Trie, probs: NDArray[np.float64], backoffs: NDArray[np.float64], stream: NDArray[np.int32]
-) -> NDArray[np.float64]:
-    """Log-probabilities of all tokens of a stream but its `<s>`; long streams are shared among threads."""
-    arrays = (trie.first, trie.words, trie.suffixes, probs, backoffs)
+def score_stream(trie: Trie, values: Any, backoffs: Any, stream: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Log-probabilities of all tokens of a stream but its `<s>`; long streams are shared among threads.
+
+    `values` are full probabilities of all n-grams, or the `Values` that they are computed from.
+    """
+    arrays = (*trie.links, values, backoffs)
     if len(stream) < PARALLEL_FROM:
         return _score(*arrays, trie.vocab_size, stream)[0]
     starts, jobs = np.flatnonzero(stream == trie.vocab_size), min(os.cpu_count() or 1, 8)
@@ -33,35 +36,35 @@ def score_stream(
 
 
 def matches(
-    trie: Trie, probs: NDArray[np.float64], backoffs: NDArray[np.float64], stream: NDArray[np.int32]
+    trie: Trie, values: Any, backoffs: Any, stream: NDArray[np.int32]
 ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     """Log-probabilities of all tokens of a stream but its `<s>`, and the length of the n-gram that each matched."""
-    logprobs, nodes = _score(trie.first, trie.words, trie.suffixes, probs, backoffs, trie.vocab_size, stream)
+    logprobs, nodes = _score(*trie.links, values, backoffs, trie.vocab_size, stream)
     return logprobs, np.searchsorted(trie.levels, nodes, "right").astype(np.int32)
 
 
 @njit(cache=True, nogil=True)
-def _score(first, words, suffixes, probs, backoffs, bos, stream):  # type: ignore[no-untyped-def]
+def _score(first, words, suffixes, values, backoffs, bos, stream):  # type: ignore[no-untyped-def]
     """The log-probability of each token, and the node of the longest n-gram that ends with it."""
-    logprobs, nodes = np.empty(len(stream)), np.empty(len(stream), np.int32)
+    logprobs, nodes, chain = np.empty(len(stream)), np.empty(len(stream), np.int64), np.empty(2 * DEPTH, np.int64)
     end, state = 0, np.int64(-1)
     for word in stream:
         if word == bos:
             state = np.int64(bos)
             continue
         weight, longest = 1.0, np.int64(-1)
-        while longest < 0 and 0 <= state < len(backoffs):
+        while longest < 0 and 0 <= state < size_of(backoffs):
             longest = np.int64(find_child(first, words, state, word))
             if longest < 0:
-                weight *= backoffs[state]
-                state = np.int64(suffixes[state])
+                weight *= at(backoffs, state)
+                state = np.int64(at(suffixes, state))
         if longest < 0:
-            longest = np.int64(word)
-        probability = weight * probs[longest]
+            longest, state = np.int64(word), np.int64(-1)
+        probability = weight * full_prob(values, first, words, suffixes, backoffs, state, longest, chain)
         logprobs[end] = np.log(probability) if probability > 0 else -np.inf
         nodes[end] = longest
         end += 1
-        state = longest if longest < len(backoffs) else np.int64(suffixes[longest])
+        state = longest if longest < size_of(backoffs) else suffix_of(first, words, suffixes, state, longest)
     return logprobs[:end].copy(), nodes[:end].copy()
 
 
@@ -84,19 +87,19 @@ def ngram_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyp
 def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  # type: ignore[no-untyped-def]
     """p(target | state) for each pair.
 
-    If a history has a child for a word, so has its suffix: the child's own suffix link. So after the first child found
-    all is following links.
+    The longest history that has the word gives p; those above it multiply it by their backoffs.
     """
-    out = np.empty(len(states))
+    out, chain = np.empty(len(states)), np.empty(2 * DEPTH, np.int64)
     for i in range(len(states)):
-        probability, weight, state, child = 0.0, 1.0, np.int64(states[i]), np.int64(-1)
-        while 0 <= state < len(backoffs):
-            child = np.int64(suffixes[child] if child >= 0 else find_child(first, words, state, targets[i]))
-            if child >= 0:
-                probability += weight * rows[child]
-            weight *= backoffs[state]
-            state = np.int64(suffixes[state])
-        out[i] = max(probability + weight * base[targets[i]], 0.0)
+        weight, state, child = 1.0, np.int64(states[i]), np.int64(-1)
+        while child < 0 and 0 <= state < size_of(backoffs):
+            child = np.int64(find_child(first, words, state, targets[i]))
+            if child < 0:
+                weight *= at(backoffs, state)
+                state = np.int64(at(suffixes, state))
+        if child < 0:
+            child, state = np.int64(targets[i]), np.int64(-1)
+        out[i] = weight * full_prob(Values(rows, base), first, words, suffixes, backoffs, state, child, chain)
     return out
 
 
@@ -107,14 +110,14 @@ def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # typ
     for i in range(len(states)):
         depth, state = 0, np.int64(states[i])
         weights[0] = 1.0
-        while 0 <= state < len(backoffs):
+        while 0 <= state < size_of(backoffs):
             chain[depth] = state
-            weights[depth + 1] = weights[depth] * backoffs[state]
-            state = np.int64(suffixes[state])
+            weights[depth + 1] = weights[depth] * at(backoffs, state)
+            state = np.int64(at(suffixes, state))
             depth += 1
         for word in range(len(base)):
             out[i, word] = weights[depth] * base[word]
         for level in range(depth - 1, -1, -1):
-            for child in range(first[chain[level]], first[chain[level] + 1]):
-                value = out[i, words[child]] + weights[level] * rows[child]
-                out[i, words[child]] = max(value, 0.0)  # rounding may leave a tiny negative number
+            for child in range(at(first, chain[level]), at(first, chain[level] + 1)):
+                word = at(words, child)
+                out[i, word] = with_row(rows, child, weights[level], out[i, word])

@@ -97,7 +97,8 @@ def score_lines(table: BackoffTable, ids: NDArray[np.int32], blank: Blank = "ski
 def score_tokens(table: BackoffTable, ids: NDArray[np.int32], blank: Blank = "skip") -> TokenScores:
     """The score of each token of the same stream, and how long a match it had."""
     ids, _ = _lines(table, ids, blank)
-    return TokenScores(*query.matches(table.trie, table.ngram_probs, table.backoffs, sentence_stream(ids, table.vocab)))
+    stream = sentence_stream(ids, table.vocab)
+    return TokenScores(*query.matches(table.trie, table.scored_values, table.stored_backoffs, stream))
 
 
 def _lines(table: BackoffTable, ids: NDArray[np.int32], blank: Blank) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

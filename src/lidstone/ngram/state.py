@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram import query
-from lidstone.ngram.trie import find_child
+from lidstone.ngram.compact.access import DEPTH, at, find_child, full_prob, size_of, suffix_of
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -29,7 +29,7 @@ States = NDArray[np.int32]
 def start(table: BackoffTable) -> int:
     """The state at the start of a sentence: the history is `<s>`."""
     trie = table.trie
-    return int(_minimal(trie.first, trie.suffixes, table.backoffs, trie.vocab_size))
+    return int(_minimal(*trie.links, table.stored_backoffs, EMPTY, trie.vocab_size))
 
 
 @overload
@@ -44,10 +44,10 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
     A word that cannot be predicted has -inf.
     """
     trie = table.trie
-    arrays = (trie.first, trie.words, trie.suffixes, table.ngram_probs, table.backoffs)
+    arrays = (*trie.links, table.scored_values, table.stored_backoffs)
     single = type(states) is int and type(words) is int  # one hypothesis: no arrays
-    if single and EMPTY <= states < len(table.backoffs) and 0 <= words < table.vocab.size:
-        return _step(*arrays, states, words)
+    if single and EMPTY <= states < trie.inner and 0 <= words < table.vocab.size:
+        return _one_step(*arrays, states, words)
     ids, checked = table.vocab.check_ids(words), check_states(table, states)
     try:
         both = np.broadcast(checked, ids)
@@ -57,7 +57,7 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
             hint="give one word per state, or shapes that broadcast",
         ) from error
     before, after = (np.broadcast_to(array, both.shape).ravel() for array in (checked, ids))
-    logprobs, next_states = np.empty(both.size), np.empty(both.size, trie.first.dtype)
+    logprobs, next_states = np.empty(both.size), np.empty(both.size, trie.node_type)
     _steps(*arrays, before, after, logprobs, next_states)
     if not both.shape:
         return float(logprobs[0]), int(next_states[0])
@@ -67,10 +67,8 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
 def next_probs(table: BackoffTable, states: ArrayLike) -> NDArray[np.float64]:
     """The whole distribution after each state: the shape of `states`, then V."""
     checked = check_states(table, states)
-    trie = table.trie
     out = np.empty((checked.size, table.vocab.size))
-    arrays = (trie.first, trie.words, trie.suffixes, table.rows, table.backoffs, table.base)
-    query.fill_rows(*arrays, checked.ravel(), out)
+    query.fill_rows(*table.stored_arrays, checked.ravel(), out)
     return out.reshape(*checked.shape, table.vocab.size)
 
 
@@ -86,37 +84,44 @@ def check_states(table: BackoffTable, states: ArrayLike) -> States:
             f"{array[wrong].flat[0]} is not a state of this table, whose states are {EMPTY} to {limit - 1}",
             hint="use the states that start and advance of this very table gave",
         )
-    return array.astype(table.trie.first.dtype, copy=False)
+    return array.astype(table.trie.node_type, copy=False)
 
 
 @njit(cache=True, nogil=True)
-def _minimal(first, suffixes, backoffs, node):  # type: ignore[no-untyped-def]
-    """The longest suffix of the node that can be a history and makes a difference to what follows."""
+def _minimal(first, words, suffixes, backoffs, history, node):  # type: ignore[no-untyped-def]
+    """The longest suffix of a node, which follows `history`, that can be a history and makes a difference."""
     state = np.int64(node)
-    while state >= 0 and (
-        state >= len(backoffs) or (first[state] == first[state + 1] and backoffs[state] == 1.0)
-    ):  # no word is listed after it, and its weight is 1: its suffix says the same
-        state = np.int64(suffixes[state])
+    if state >= size_of(backoffs):
+        state = suffix_of(first, words, suffixes, history, state)
+    while state >= 0 and at(first, state) == at(first, state + 1) and at(backoffs, state) == 1.0:
+        state = np.int64(at(suffixes, state))  # no word is listed after it, and its weight is 1
     return state
 
 
 @njit(cache=True, nogil=True)
-def _step(first, words, suffixes, probs, backoffs, state, word):  # type: ignore[no-untyped-def]
+def _step(first, words, suffixes, values, backoffs, state, word, chain):  # type: ignore[no-untyped-def]
     """The longest n-gram that ends in the word gives p; each history that lacks the word multiplies by its weight."""
     weight, longest, history = 1.0, np.int64(-1), np.int64(state)
     while longest < 0 and history >= 0:
         longest = np.int64(find_child(first, words, history, word))
         if longest < 0:
-            weight *= backoffs[history]
-            history = np.int64(suffixes[history])
+            weight *= at(backoffs, history)
+            history = np.int64(at(suffixes, history))
     if longest < 0:
         longest = np.int64(word)
-    probability = weight * probs[longest]
+    probability = weight * full_prob(values, first, words, suffixes, backoffs, history, longest, chain)
     logprob = np.log(probability) if probability > 0 else -np.inf
-    return logprob, _minimal(first, suffixes, backoffs, longest)
+    return logprob, _minimal(first, words, suffixes, backoffs, history, longest)
 
 
 @njit(cache=True, nogil=True)
-def _steps(first, words, suffixes, probs, backoffs, states, targets, logprobs, after):  # type: ignore[no-untyped-def]
+def _one_step(first, words, suffixes, values, backoffs, state, word):  # type: ignore[no-untyped-def]
+    return _step(first, words, suffixes, values, backoffs, state, word, np.empty(2 * DEPTH, np.int64))
+
+
+@njit(cache=True, nogil=True)
+def _steps(first, words, suffixes, values, backoffs, states, targets, logprobs, after):  # type: ignore[no-untyped-def]
+    chain = np.empty(2 * DEPTH, np.int64)
     for i in range(len(states)):
-        logprobs[i], after[i] = _step(first, words, suffixes, probs, backoffs, states[i], targets[i])
+        found = _step(first, words, suffixes, values, backoffs, states[i], targets[i], chain)
+        logprobs[i], after[i] = found

@@ -10,7 +10,7 @@ that is there. So a table costs a few bytes per distinct n-gram, where a dense o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -21,12 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query, state
+from lidstone.ngram.compact.access import Values
 from lidstone.ngram.counts import Counts, Sentences, flatten
 from lidstone.ngram.scoring import perplexity_of
 from lidstone.ngram.trie import Trie
 from lidstone.text.display import html_table
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
+
+if TYPE_CHECKING:
+    from lidstone.ngram.compact.codes import Codes
 
 History = Sequence[int]
 
@@ -71,6 +75,17 @@ class BackoffTable:
     """one per node that can be a history"""
     signature: dict[str, Any]
     """what this table is: smoother, its parameters, order, fingerprints of vocabulary and counts"""
+    codes: Codes | None = field(default=None, init=False)
+    """rows and backoffs in fewer bits, where they are stored so; then they are decoded when they are used"""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Decode `rows` or `backoffs` of a quantised table."""
+            if name not in ("rows", "backoffs") or self.codes is None:
+                raise AttributeError(f"BackoffTable has no attribute {name!r}")
+            self.__dict__[name] = self.codes.decode(self, name)
+            return self.__dict__[name]
 
     def __post_init__(self) -> None:
         if callable(self.signature):  # it is made when it is first read, for it hashes all counts
@@ -119,6 +134,8 @@ class BackoffTable:
         [0.333, 0.333, 0.333, 0.0, 0.4, 0.4, 0.5, 0.6]
         """
         trie = self.trie
+        if self.codes is not None:
+            return self.codes.ngram_probs(self.base)
         probs: NDArray[np.float64] = query.ngram_probs(trie.first, trie.suffixes, self.rows, self.backoffs, self.base)
         return probs
 
@@ -129,7 +146,7 @@ class BackoffTable:
         """
         states = self.states(histories)
         out = np.empty((len(states), self.vocab.size))
-        query.fill_rows(*self._arrays, states, out)
+        query.fill_rows(*self.stored_arrays, states, out)
         return out
 
     def logprob(self, words: ArrayLike, histories: Iterable[History]) -> NDArray[np.float64]:
@@ -142,11 +159,11 @@ class BackoffTable:
                 hint="give one history per word: the same number",
             )
         with np.errstate(divide="ignore"):
-            return np.log(query.word_probs(*self._arrays, states, ids.astype(np.int32)))
+            return np.log(query.word_probs(*self.stored_arrays, states, ids.astype(np.int32)))
 
     def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
         """The node of each history's longest known suffix; -1 for none."""
-        return np.fromiter((self._state(history) for history in histories), self.trie.first.dtype)
+        return np.fromiter((self._state(history) for history in histories), self.trie.node_type)
 
     def start(self) -> int:
         """The state at the start of a sentence, for `advance`; -1 is the state without any history."""
@@ -181,7 +198,8 @@ class BackoffTable:
         Ids that cannot be predicted (padding) are passed over and get no entry.
         """
         tokens = np.ascontiguousarray(self.vocab.check_ids(ids), np.int32)
-        return query.score_stream(self.trie, self.ngram_probs, self.backoffs, sentence_stream(tokens, self.vocab))
+        stream = sentence_stream(tokens, self.vocab)
+        return query.score_stream(self.trie, self.scored_values, self.stored_backoffs, stream)
 
     def perplexity(self, sentences: Sentences) -> Perplexity:
         """Exp of the mean negative log-probability per token, ends of sentences included."""
@@ -222,21 +240,26 @@ class BackoffTable:
 
         return normalisation_error(self, samples)
 
-    def compact(self) -> BackoffTable:
-        """The same table with rows and backoffs in single precision: half of their bytes.
+    def compact(self, bits: int = 32, *, pack: bool = False) -> BackoffTable:
+        """The same model in fewer bytes.
 
-        Each value is rounded by a factor of at most 1 + 2^-24. Where no row is negative, p(w|h) is then wrong by at
-        most a factor of 1 + (n + 1) 2^-24.
+        bits=32 rounds rows and backoffs to single precision, a factor of at most 1 + 2^-24 each. Where no row is
+        negative, p(w|h) is then wrong by at most a factor of 1 + (n + 1) 2^-24. bits=16 or 8 stores codes of p(w|h) and
+        of backoffs, wrong by a factor of at most 1 + `codes.error`, and so p(w|h) and its sum by that to the power of
+        n. bits=64 leaves the values as they are. `pack` stores words and pointers in as few bits as they need.
 
         >>> from lidstone.ngram.counts import count
         >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
         >>> table = AddLambda(lam=1).fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
         >>> table.compact().rows.dtype, bool(abs(table.compact().prob([[1]]) - table.prob([[1]])).max() < 1e-7)
         (dtype('float32'), True)
+        >>> small = table.compact(bits=16, pack=True)
+        >>> small.signature["precision"], small.prob([[1]]).round(3).tolist()
+        ('16 bits', [[0.4, 0.2, 0.4]])
         """
-        rows, backoffs = self.rows.astype(np.float32), self.backoffs.astype(np.float32)
-        values: Any = {"rows": rows, "backoffs": backoffs, "signature": {**self.signature, "precision": "float32"}}
-        return replace(self, **values)
+        from lidstone.ngram.compact.tables import compact
+
+        return compact(self, bits, pack)
 
     def save(self, path: str | Path) -> None:
         """Write the table as safetensors; `lidstone.load` maps it back into memory."""
@@ -263,9 +286,24 @@ class BackoffTable:
             )
 
     @property
-    def _arrays(self) -> tuple[NDArray, ...]:
-        trie = self.trie
-        return trie.first, trie.words, trie.suffixes, self.rows, self.backoffs, self.base
+    def stored_backoffs(self) -> Any:
+        """Backoffs as compiled code reads them (`compact/access.py`): plain or quantised."""
+        return self.backoffs if self.codes is None else self.codes.backoffs
+
+    @property
+    def stored_arrays(self) -> tuple[Any, ...]:
+        """The trie, rows, backoffs and base as compiled code reads them."""
+        rows = self.rows if self.codes is None else self.codes.probs
+        return *self.trie.links, rows, self.stored_backoffs, self.base
+
+    @cached_property
+    def scored_values(self) -> Any:
+        """What scoring reads p(w | h) from: all of them, or the rows of a file and of compact tables as they are."""
+        from lidstone.ngram.storage.checked_tensors import is_mapped
+
+        if self.codes is not None:
+            return Values(self.codes.probs, self.base)
+        return Values(self.rows, self.base) if self.trie.packed or is_mapped(self.rows) else self.ngram_probs
 
     def _state(self, history: History) -> int:
         if len(history) and not all(0 <= int(word) <= self.vocab.size for word in history):

@@ -11,15 +11,20 @@ N-grams that begin with `<s>` are the last of their level, for `<s>` has the lar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.ngram.compact.access import find_child as find_child
 from lidstone.parallel import over_ranges
+
+if TYPE_CHECKING:
+    from lidstone.ngram.compact.links import PackedLinks
 
 MAX_ORDER = 8
 
@@ -43,6 +48,27 @@ class Trie:
     """the node without its oldest word; -1 for unigrams"""
     first: NDArray[np.int32]
     """children of node i are first[i]:first[i+1]; one entry per node below the top order, and one more"""
+    packed: PackedLinks | None = field(default=None, init=False)
+    """the three arrays in fewer bits, where they are stored so; then they are decoded when they are used"""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Decode `words`, `suffixes` or `first` of a packed trie."""
+            if name not in ("words", "suffixes", "first") or self.packed is None:
+                raise AttributeError(name)
+            self.__dict__[name] = self.packed.decode(name)
+            return self.__dict__[name]
+
+    @property
+    def links(self) -> tuple[Any, Any, Any]:
+        """`first`, `words` and `suffixes` as compiled code reads them (`compact/access.py`): plain or packed."""
+        return (self.first, self.words, self.suffixes) if self.packed is None else self.packed.links
+
+    @property
+    def node_type(self) -> np.dtype[Any]:
+        """The type of a node's number: int32, or int64 for very large tries."""
+        return self.first.dtype if self.packed is None else self.packed.node_type
 
     @property
     def order(self) -> int:
@@ -91,8 +117,9 @@ class Trie:
         if not 0 < len(ngram) <= self.order or not all(0 <= word <= self.vocab_size for word in ngram):
             return -1
         node = int(ngram[0])
+        first, words, _ = self.links
         for word in ngram[1:]:
-            node = find_child(self.first, self.words, node, word)
+            node = find_child(first, words, node, word)
             if node < 0:
                 return -1
         return node
@@ -122,20 +149,6 @@ def check_order(order: int) -> int:
     if not 1 <= order <= MAX_ORDER:
         raise InputError(f"the order must be from 1 to {MAX_ORDER}, not {order}", hint="2 or 3 is usual")
     return order
-
-
-@njit(cache=True, nogil=True)
-def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
-    """The child of `node` with this word, or -1: a binary search among the children."""
-    low, high = first[node], first[node + 1]
-    end = high
-    while low < high:
-        middle = (low + high) >> 1
-        if words[middle] < word:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and words[low] == word else -1
 
 
 def sum_children(first: NDArray[np.int32], values: NDArray) -> NDArray:

@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 
 MAX_HEADER = 1 << 28
 BLOCK_BYTES = 1 << 26
-_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "u1"}
+_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U16": "<u2", "U8": "u1"}
 DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(code) for name, code in _CODES.items()}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -166,12 +166,22 @@ def _checksum(array: NDArray[Any]) -> str:
 
 def release(array: NDArray[Any]) -> None:
     """Give the pages of a mapped file back to the system; they are read again where needed. Written ones are lost."""
+    owner = _owner(array)
+    if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        owner.madvise(mmap.MADV_DONTNEED)
+
+
+def is_mapped(array: NDArray[Any]) -> bool:
+    """Whether an array is a part of a mapped file."""
+    return isinstance(_owner(array), mmap.mmap)
+
+
+def _owner(array: NDArray[Any]) -> Any:
+    """What an array is a view of in the end."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
-    base = base.obj if isinstance(base, memoryview) else base
-    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        base.madvise(mmap.MADV_DONTNEED)
+    return base.obj if isinstance(base, memoryview) else base
 
 
 def _workers() -> int:

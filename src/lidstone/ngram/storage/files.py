@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import FileFormatError, InputError, TextError
+from lidstone.ngram.compact.codes import code_parts, coded_table, read_codes
+from lidstone.ngram.compact.links import read_trie, trie_parts
 from lidstone.ngram.counts import Counts, Derived
 from lidstone.ngram.storage.checked_tensors import Arrays, damaged, read_arrays, write_arrays
 from lidstone.ngram.storage.model_card import model_card
@@ -51,8 +53,7 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
     facts = {"format": FORMAT, "version": VERSION, "kind": kind, "vocabulary": vocabulary, **facts}
     write = json.JSONEncoder(default=np.generic.item).encode  # settings may be numpy's numbers
     metadata = {name: fact if isinstance(fact, str) else write(fact) for name, fact in facts.items()}
-    trie = {name: getattr(thing.trie, name) for name in _TRIE}
-    write_arrays(path, {**trie, **values, **strings}, metadata)
+    write_arrays(path, {**values, **strings}, metadata)
 
 
 def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
@@ -60,7 +61,8 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
 
     Everything that is later used as an index or summed is checked first (`validate.py`), and a table whose
     probabilities do not sum to one is reported on the logger `lidstone`. `verify=False` skips checksums and these
-    checks, and so the reading of the whole file: for files from a source that you trust.
+    checks, and so the reading of the whole file: for files from a source that you trust. Then only pages that are used
+    are in memory, and processes that load the same file share them.
     """
     if url := as_url(path):
         return read_remote(url, partial(load, verify=verify))
@@ -144,18 +146,26 @@ def _check_version(path: str | Path, metadata: Mapping[str, str]) -> None:
 
 
 def _table_parts(table: BackoffTable) -> tuple[str, Arrays, dict[str, Any]]:
-    values = {"base": table.base, "rows": table.rows, "backoffs": table.backoffs}
-    return "table", values, {"signature": table.signature}
+    """The arrays of a table, plain or compact; `widths` are those of packed arrays."""
+    values = {"rows": table.rows, "backoffs": table.backoffs} if table.codes is None else code_parts(table.codes)
+    packed = table.trie.packed
+    links, widths = (_trie_parts(table.trie), {}) if packed is None else trie_parts(packed)
+    arrays = {"levels": table.trie.levels, **links, "base": table.base, **values}
+    return "table", arrays, {"signature": table.signature, **({"widths": widths} if widths else {})}
 
 
 def _read_table(arrays: Arrays, metadata: Mapping[str, str]) -> BackoffTable:
-    base, rows, backoffs = (arrays[name] for name in ("base", "rows", "backoffs"))
-    signature = _json(metadata, "signature", dict)
-    return BackoffTable(_vocabulary(arrays, metadata), _trie(arrays), base, rows, backoffs, signature)
+    signature, base, levels = _json(metadata, "signature", dict), arrays["base"], arrays["levels"]
+    packed = "widths" in metadata
+    trie = read_trie(levels, arrays, _json(metadata, "widths", dict)) if packed else _trie(arrays)
+    vocab = _vocabulary(arrays, metadata)
+    if "prob_codes" in arrays:
+        return coded_table(vocab, base, trie, read_codes(levels, arrays), signature)
+    return BackoffTable(vocab, trie, base, arrays["rows"], arrays["backoffs"], signature)
 
 
 def _counts_parts(counts: Counts) -> tuple[str, Arrays, dict[str, Any]]:
-    values = {"counts": counts.counts}
+    values = {**_trie_parts(counts.trie), "counts": counts.counts}
     if counts.stored is not None:
         stored = counts.stored
         values |= {name: getattr(stored, name) for name in ("totals", "adjusted", "adjusted_totals")}
@@ -180,6 +190,10 @@ _READERS: dict[str, Callable[[Arrays, Mapping[str, str]], BackoffTable | Counts]
     "table": _read_table,
     "counts": _read_counts,
 }
+
+
+def _trie_parts(trie: Trie) -> Arrays:
+    return {name: getattr(trie, name) for name in _TRIE}
 
 
 def _trie(arrays: Arrays) -> Trie:

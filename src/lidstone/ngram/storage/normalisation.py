@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from lidstone.ngram.compact.access import at, row_of, size_of
+
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
 
@@ -28,8 +30,8 @@ def normalisation_error(table: BackoffTable, samples: int | None = SAMPLES) -> f
     inner = table.trie.inner
     spread = np.arange(inner) if samples is None else np.linspace(0, inner, min(samples, inner), False).astype(np.int64)
     states = np.append(spread, [-1, table.vocab.bos] if table.order > 1 else [-1])
-    trie = table.trie
-    sums = _row_sums(trie.first, trie.suffixes, table.rows, table.backoffs, float(table.base.sum()), states)
+    first, words, suffixes, rows, backoffs, base = table.stored_arrays
+    sums = _row_sums(first, words, suffixes, rows, backoffs, base, float(base.sum()), states)
     error = np.abs(sums - 1).max()
     return float(error) if np.isfinite(error) else float("inf")
 
@@ -47,16 +49,16 @@ def report_normalisation(table: BackoffTable, name: str) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _row_sums(first, suffixes, rows, backoffs, total, states):  # type: ignore[no-untyped-def]
+def _row_sums(first, words, suffixes, rows, backoffs, base, total, states):  # type: ignore[no-untyped-def]
     sums = np.empty(len(states))
     for i in range(len(states)):
         weight, found, state = 1.0, 0.0, np.int64(states[i])
-        while 0 <= state < len(backoffs):
+        while 0 <= state < size_of(backoffs):
             level = 0.0
-            for child in range(first[state], first[state + 1]):
-                level += rows[child]
+            for child in range(at(first, state), at(first, state + 1)):
+                level += row_of(rows, base, first, words, suffixes, backoffs, state, child)
             found += weight * level
-            weight *= backoffs[state]
-            state = np.int64(suffixes[state])
+            weight *= at(backoffs, state)
+            state = np.int64(at(suffixes, state))
         sums[i] = found + weight * total
     return sums

@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.ngram.compact.access import at, suffix_of
 from lidstone.ngram.trie import MAX_ORDER, Trie
 
 if TYPE_CHECKING:
@@ -26,13 +27,16 @@ DTYPES = {
     **dict.fromkeys(("words", "suffixes", "first", "counts", "totals", "adjusted", "adjusted_totals"), np.int32),
     **dict.fromkeys(("base", "rows", "backoffs"), np.float64),
     **dict.fromkeys(("levels", "histograms", "adjusted_histograms"), np.int64),
+    **dict.fromkeys(("prob_scales", "backoff_scales", "first_high"), np.int64),
+    **dict.fromkeys(("packed_first", "packed_words", "packed_suffixes"), np.uint64),
+    **dict.fromkeys(("prob_codes", "backoff_codes"), np.uint16),
     "token_lengths": np.int32,
     "token_text": np.uint8,
 }
 WIDE = ("suffixes", "first", "counts", "totals", "adjusted", "adjusted_totals")
 """Arrays that have 64 bits per value where 32 do not suffice."""
-SINGLE = ("rows", "backoffs")
-"""Arrays that have single precision in compact tables."""
+SMALL = {("rows", "f4"), ("backoffs", "f4"), ("prob_codes", "u1"), ("backoff_codes", "u1")}
+"""Arrays that have fewer bits in some compact tables."""
 ROUNDING = 1e-9
 MOST_TOKENS = 2**60
 TROUBLES = (
@@ -54,7 +58,7 @@ def check_dtypes(arrays: Mapping[str, NDArray[Any]]) -> None:
     """
     for name, array in arrays.items():
         wanted = DTYPES.get(name.partition(".")[0])
-        other = (name in WIDE and array.dtype == np.int64) or (name in SINGLE and array.dtype == np.float32)
+        other = (name in WIDE and array.dtype == np.int64) or (name, array.dtype.str[1:]) in SMALL
         if wanted is not None and array.dtype != wanted and not other:
             raise InputError(f"{name!r} is {array.dtype}, not {np.dtype(wanted)}")
 
@@ -64,7 +68,7 @@ def check_shapes(vocab: Vocabulary, trie: Trie, arrays: Mapping[str, NDArray[Any
     levels = trie.levels
     if not 1 <= trie.order <= MAX_ORDER or levels[0] != 0 or levels[1] != vocab.size + 1:
         raise InputError("its orders and its vocabulary do not fit together")
-    if (np.diff(levels) < 0).any() or levels[-1] > np.iinfo(trie.first.dtype).max:
+    if (np.diff(levels) < 0).any() or levels[-1] > np.iinfo(trie.node_type).max:
         raise InputError("its levels are not ascending")
     nodes, histories = trie.size, trie.inner
     sizes = {"words": nodes, "suffixes": nodes, "first": histories + 1, "counts": nodes, "adjusted": nodes}
@@ -77,20 +81,23 @@ def check_shapes(vocab: Vocabulary, trie: Trie, arrays: Mapping[str, NDArray[Any
 
 def check_trie(trie: Trie, vocab: Vocabulary) -> None:
     """Refuse a trie in which a walk could leave the arrays, or miss an n-gram that is there."""
-    trouble = int(_trouble(trie.levels, trie.words, trie.suffixes, trie.first, vocab.events))
+    trouble = int(_trouble(trie.levels, *trie.links, vocab.events))
     if trouble:
         raise InputError(f"its n-grams do not form a trie: {TROUBLES[trouble]}")
 
 
 def check_table(table: BackoffTable) -> None:
     """Refuse values that are not finite, and a base that is no distribution over the event space."""
-    for name in ("base", "rows", "backoffs"):
-        if not np.isfinite(getattr(table, name)).all():
+    arrays = {"base": table.base}
+    if table.codes is None:  # codes stand for finite numbers only
+        arrays |= {"rows": table.rows, "backoffs": table.backoffs}
+        if table.backoffs.min(initial=0) < -ROUNDING:
+            raise InputError("'backoffs' holds a negative weight")
+    for name, array in arrays.items():
+        if not _all_finite(array):
             raise InputError(f"{name!r} holds a value that is not a finite number")
     if table.base.min() < 0 or table.base.max() > 1 + ROUNDING or table.base[~table.vocab.events].any():
         raise InputError("'base' holds a value that is not the probability of a word")
-    if table.backoffs.min(initial=0) < -ROUNDING:
-        raise InputError("'backoffs' holds a negative weight")
     from lidstone.ngram.smoothers.registry import OWN
 
     total = float(table.base.sum())
@@ -153,29 +160,35 @@ def _sums_fit(first, values, totals, most):  # type: ignore[no-untyped-def]
     return True
 
 
+def _all_finite(values: NDArray[np.floating], block: int = 1 << 20) -> bool:
+    return all(bool(np.isfinite(values[start : start + block]).all()) for start in range(0, len(values), block))
+
+
 @njit(cache=True, nogil=True)
-def _trouble(levels, words, suffixes, first, events):  # type: ignore[no-untyped-def]
+def _trouble(levels, first, words, suffixes, events):  # type: ignore[no-untyped-def]
     """0 for a sound trie, else the number of what is wrong. Offsets are checked before anything is found by them."""
     bos = levels[1] - 1
     for node in range(levels[1]):
-        if words[node] != node or suffixes[node] != -1:
+        if at(words, node) != node or at(suffixes, node) != -1:
             return 1
     for level in range(1, len(levels) - 1):
-        if first[levels[level - 1]] != levels[level] or first[levels[level]] != levels[level + 1]:
+        if at(first, levels[level - 1]) != levels[level] or at(first, levels[level]) != levels[level + 1]:
             return 2
         for history in range(levels[level - 1], levels[level]):
-            if first[history] > first[history + 1] or first[history + 1] > levels[level + 1]:
+            if at(first, history) > at(first, history + 1) or at(first, history + 1) > levels[level + 1]:
                 return 2
-    for history in range(len(first) - 1):
-        shorter = suffixes[history]  # checked before, for the levels are visited from the lowest
-        for node in range(first[history], first[history + 1]):
-            if not 0 <= words[node] < bos or not events[words[node]]:
+    for history in range(levels[-2]):
+        shorter = at(suffixes, history)  # checked before, for the levels are visited from the lowest
+        begin = at(first, history)
+        for node in range(begin, at(first, history + 1)):
+            word = at(words, node)
+            if not 0 <= word < bos or not events[word]:
                 return 3
-            if node > first[history] and words[node - 1] >= words[node]:
+            if node > begin and at(words, node - 1) >= word:
                 return 4
-            low = np.int64(0) if shorter < 0 else np.int64(first[shorter])
-            high = np.int64(bos) if shorter < 0 else np.int64(first[shorter + 1])
-            link = suffixes[node]
-            if not low <= link < high or words[link] != words[node]:
+            low = np.int64(0) if shorter < 0 else np.int64(at(first, shorter))
+            high = np.int64(bos) if shorter < 0 else np.int64(at(first, shorter + 1))
+            link = suffix_of(first, words, suffixes, history, node)
+            if not low <= link < high or at(words, link) != word:
                 return 5
     return 0
