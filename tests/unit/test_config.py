@@ -10,7 +10,16 @@ pytest.importorskip("pydantic")
 
 from lidstone.errors import RecipeError
 from lidstone.recipe.recipe import load_recipe, make_recipe, recipe_names
-from lidstone.recipe.sections import Corpus, Evaluation, ModelSpec, Regularizer, Schedule, Sweep, Tokenizer, Training
+from lidstone.recipe.sections import (
+    Corpus,
+    Evaluation,
+    ModelSpec,
+    Regularizer,
+    ScheduleSection,
+    Sweep,
+    Tokenizer,
+    Training,
+)
 
 LM = {"task": "lm", "corpus": {"name": "embedded"}}
 MT = {"task": "mt", "corpus": {"name": "iwslt14"}}
@@ -313,7 +322,7 @@ def test_packaged_recipes_go_by_either_spelling():
 
 def test_the_documentation_has_every_key_and_every_recipe():
     text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
-    sections = (Corpus, Tokenizer, ModelSpec, Regularizer, Schedule, Training, Evaluation, Sweep)
+    sections = (Corpus, Tokenizer, ModelSpec, Regularizer, ScheduleSection, Training, Evaluation, Sweep)
     keys = {key for section in sections for key in section.model_fields}
     assert [key for key in sorted(keys) if f"| `{key}` |" not in text] == []
     assert [name for name in recipe_names() if f"| `{name}` |" not in text] == []

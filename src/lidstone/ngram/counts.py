@@ -7,59 +7,26 @@ has been taken from the full text, so what was dropped becomes mass for the orde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError
-from lidstone.ngram.continuation import adjusted_counts
 from lidstone.ngram.counting import count_stream
+from lidstone.ngram.derived import Derived, derive
 from lidstone.ngram.identity import fingerprint
-from lidstone.ngram.trie import Trie, check_order, restrict, sum_children
-from lidstone.parallel import threads_for
-from lidstone.text.datasets import check_vocabulary, id_rows, is_packed
+from lidstone.ngram.trie import Trie, check_order, restrict
+from lidstone.text.datasets import Sentences, check_vocabulary, flatten, id_rows, is_packed
 from lidstone.text.display import html_table
 from lidstone.text.parallel_words import read_words_in_parallel
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Blank, Sources
-
-LARGEST = 1 << 20
-"""Larger counts share one entry among the counts of counts, so that these stay small"""
-Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
-
-
-@dataclass(frozen=True, eq=False)
-class Derived:
-    """What the whole text says, kept when thresholds drop n-grams."""
-
-    totals: NDArray[np.int32]
-    """c(h) for each node that can be a history"""
-    adjusted: NDArray[np.int32]
-    """Kneser-Ney's count of each node: distinct words before it, or the plain count (top order, or after `<s>`)"""
-    adjusted_totals: NDArray[np.int32]
-    """the sum of `adjusted` over each history's followers"""
-    histograms: tuple[NDArray[np.int64], ...]
-    """counts of counts of each order: entry r is how many n-grams occur r times, or more at the last entry `LARGEST`"""
-    adjusted_histograms: tuple[NDArray[np.int64], ...]
-    """the same of the adjusted counts"""
-
-    def restricted(self, keep: NDArray[np.bool_]) -> Derived:
-        """The same for some of the nodes."""
-        inner = keep[: len(self.totals)]
-        return replace(
-            self,
-            totals=self.totals[inner],
-            adjusted=self.adjusted[keep],
-            adjusted_totals=self.adjusted_totals[inner],
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,7 +82,7 @@ class Counts:
     @cached_property
     def derived(self) -> Derived:
         """Totals, continuation counts and counts of counts of the whole text."""
-        return self.stored or _derive(self)
+        return self.stored or derive(self.trie, self.counts)
 
     @property
     def is_derived(self) -> bool:
@@ -237,70 +204,6 @@ def _count(stream: NDArray[np.int32], vocab: Vocabulary, order: int, thresholds:
     trie, counts = count_stream(stream, vocab.size, order, eos=vocab.eos)
     whole = Counts(vocab, trie, counts)
     return whole.drop(limits) if any(limits) else whole
-
-
-def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = ()) -> NDArray[np.int32]:
-    """All sentences as one stream; each closed with `eos`, where given, unless it ends with it already.
-
-    >>> flatten([[2, 1], [2, 0], []], eos=0).tolist()
-    [2, 1, 0, 2, 0]
-    >>> flatten([[2, 0, 3], [3, 3]], eos=0, padding=[3]).tolist()      # padding after the end is no new sentence
-    [2, 0]
-    >>> flatten([[0, 2, 0, 0], [0]], eos=0).tolist()                   # nor is eos around one
-    [2, 0, 0]
-    """
-    parts: list[NDArray[np.int32]] = []
-    end = np.array([] if eos is None else [eos], np.int32)
-    for sentence in sentences:
-        array = np.asarray(sentence)
-        if eos is not None and array.ndim == 1 and array.size and array[-1] in padding:
-            array = array[: np.flatnonzero(np.append(True, ~np.isin(array, padding)))[-1]]
-        if not array.size:
-            continue
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise InputError(
-                f"a sentence must be a sequence of ids, not {array.dtype} of shape {array.shape}",
-                hint="encode the text first, or use count_text for words",
-            )
-        if array.max() > np.iinfo(np.int32).max or array.min() < 0:
-            raise InputError(f"id {array.min() if array.min() < 0 else array.max()} is not an id of a vocabulary")
-        if array[0] == eos or array[-1] == eos:
-            inside = np.flatnonzero(array != eos)
-            array = array[inside[0] : inside[-1] + 1] if inside.size else array[:0]
-        parts += [array.astype(np.int32), end]
-    return np.concatenate(parts) if parts else np.empty(0, np.int32)
-
-
-def _derive(counts: Counts) -> Derived:
-    trie = counts.trie
-    totals = sum_children(trie.first, counts.counts)
-    adjusted = np.concatenate([adjusted_counts(trie, counts.counts), counts.counts[trie.inner :]])
-    adjusted[trie.vocab_size] = 0
-    below = int(trie.levels[max(trie.order - 2, 0)])  # the rest have followers of the top order, where counts are plain
-    adjusted_totals = np.concatenate([sum_children(trie.first[: below + 1], adjusted), totals[below:]])
-    levels = [trie.level(order) for order in range(1, trie.order + 1)]
-    words = counts.counts[levels[0]].copy()
-    words[trie.vocab_size] = 0  # <s> is never predicted
-    plain = [words, *(counts.counts[level] for level in levels[1:])]
-    with ThreadPoolExecutor(threads_for(trie.size)) as pool:
-        found = list(pool.map(_histogram, [*plain, *(adjusted[level] for level in levels[:-1])]))
-    histograms, adjusted_histograms = found[: trie.order], found[trie.order :]
-    return Derived(totals, adjusted, adjusted_totals, tuple(histograms), (*adjusted_histograms, histograms[-1]))
-
-
-def _histogram(values: NDArray[np.int32]) -> NDArray[np.int64]:
-    """How many values are 0, 1, 2, .. `LARGEST` or more; as np.bincount, which would make a copy of the values."""
-    if values.min(initial=0) < 0:
-        raise InputError("a count is negative", hint="count the text again")
-    histogram = np.zeros(min(int(values.max(initial=0)), LARGEST) + 1, np.int64)
-    _count_values(values, histogram)
-    return histogram
-
-
-@njit(cache=True, nogil=True)
-def _count_values(values, histogram):  # type: ignore[no-untyped-def]
-    for value in values:
-        histogram[min(np.uint64(value), np.uint64(len(histogram) - 1))] += 1
 
 
 def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ def fingerprint(counts: Counts) -> str:
 
 def _arrays(counts: Counts) -> list[NDArray[Any]]:
     """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
-    from lidstone.ngram.counts import LARGEST
+    from lidstone.ngram.derived import LARGEST
 
     trie, keep = counts.trie, _occurring(counts)
     inserted = not keep.all()

@@ -22,9 +22,10 @@ from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query, state
 from lidstone.ngram.compact.access import Values
-from lidstone.ngram.counts import Counts, Sentences, flatten
+from lidstone.ngram.counts import Counts
 from lidstone.ngram.scoring import perplexity_of
 from lidstone.ngram.trie import Trie
+from lidstone.text.datasets import Sentences, flatten
 from lidstone.text.display import html_table
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream

@@ -11,12 +11,21 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lidstone.evaluation.beam import Beam
-from lidstone.regularizer.schedule import Kind
-from lidstone.regularizer.schedule import Schedule as StrengthSchedule
+from lidstone.regularizer.schedule import Kind, Schedule
 from lidstone.section import Positive, Section
 from lidstone.training.settings import Metric, ModelSpec, Training
 
-__all__ = ["Corpus", "Evaluation", "Files", "ModelSpec", "Regularizer", "Schedule", "Sweep", "Tokenizer", "Training"]
+__all__ = [
+    "Corpus",
+    "Evaluation",
+    "Files",
+    "ModelSpec",
+    "Regularizer",
+    "ScheduleSection",
+    "Sweep",
+    "Tokenizer",
+    "Training",
+]
 
 Strength = Annotated[float, Field(ge=0)]
 
@@ -102,8 +111,11 @@ class Tokenizer(Section):
     """Round the vocabulary size up to a multiple, with unused ids (fairseq: 8)."""
 
 
-class Schedule(Section):
-    """How the strengths change over training: `lidstone.Schedule`, with its length in updates."""
+class ScheduleSection(Section):
+    """How the strengths change over training: the keys from which `over` makes a `lidstone.Schedule`.
+
+    A recipe counts updates; a `Schedule` has a share of training, known only when the length of training is known.
+    """
 
     kind: Kind = "constant"
     """constant, linear or cosine."""
@@ -112,13 +124,13 @@ class Schedule(Section):
     steps: Positive | None = None
     """Reached after so many steps; null: at the end of training."""
 
-    def over(self, steps: int) -> StrengthSchedule:
+    def over(self, steps: int) -> Schedule:
         """The schedule of a training of so many updates.
 
-        >>> Schedule(kind="linear", steps=50).over(100)(0.25)
+        >>> ScheduleSection(kind="linear", steps=50).over(100)(0.25)
         0.5
         """
-        return StrengthSchedule(self.kind, end=self.final, share=min(1.0, self.steps / steps) if self.steps else 1.0)
+        return Schedule(self.kind, end=self.final, share=min(1.0, self.steps / steps) if self.steps else 1.0)
 
 
 Baseline = Literal[
@@ -152,7 +164,7 @@ class Regularizer(Section):
     """exact: the signed identity; published: both terms added, as the paper prints it."""
     empirical: Literal["token", "ngram"] = "token"
     """What the smoothed distribution is compared with: the token at this position, or the n-gram frequencies."""
-    schedule: Schedule = Schedule()
+    schedule: ScheduleSection = ScheduleSection()
     noise: Literal["blank", "unigram", "kneser-ney"] = "kneser-ney"
     """noising: what inputs are replaced with; kneser-ney replaces targets, too."""
     folds: Annotated[int, Field(ge=2)] | None = None

@@ -1,4 +1,4 @@
-"""Training data of any kind as rows of ids: lists, arrays, Hugging Face datasets, columns, text with a tokenizer.
+"""Training data of any kind (lists, arrays, Hugging Face datasets, text with a tokenizer) as rows of ids or one stream.
 
 There are three kinds of rows:
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lidstone.text.vocabulary import Vocabulary
 
 Row = NDArray[Any]
+Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
 IDS, MASK, LENGTHS = "input_ids", "attention_mask", "seq_lengths"
 _BATCH = 1000  # texts that the tokenizer gets at once
 
@@ -88,6 +89,38 @@ def _chosen(data: Any, tokenizer: Any, column: str | None) -> Iterable[Any]:
         )
     kept = [wanted] if column and column != IDS else [name for name in names if name in (IDS, MASK, LENGTHS)]
     return data.select_columns(kept)
+
+
+def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = ()) -> NDArray[np.int32]:
+    """All sentences as one stream; each closed with `eos`, where given, unless it ends with it already.
+
+    >>> flatten([[2, 1], [2, 0], []], eos=0).tolist()
+    [2, 1, 0, 2, 0]
+    >>> flatten([[2, 0, 3], [3, 3]], eos=0, padding=[3]).tolist()      # padding after the end is no new sentence
+    [2, 0]
+    >>> flatten([[0, 2, 0, 0], [0]], eos=0).tolist()                   # nor is eos around one
+    [2, 0, 0]
+    """
+    parts: list[NDArray[np.int32]] = []
+    end = np.array([] if eos is None else [eos], np.int32)
+    for sentence in sentences:
+        array = np.asarray(sentence)
+        if eos is not None and array.ndim == 1 and array.size and array[-1] in padding:
+            array = array[: np.flatnonzero(np.append(True, ~np.isin(array, padding)))[-1]]
+        if not array.size:
+            continue
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise InputError(
+                f"a sentence must be a sequence of ids, not {array.dtype} of shape {array.shape}",
+                hint="encode the text first, or use count_text for words",
+            )
+        if array.max() > np.iinfo(np.int32).max or array.min() < 0:
+            raise InputError(f"id {array.min() if array.min() < 0 else array.max()} is not an id of a vocabulary")
+        if array[0] == eos or array[-1] == eos:
+            inside = np.flatnonzero(array != eos)
+            array = array[inside[0] : inside[-1] + 1] if inside.size else array[:0]
+        parts += [array.astype(np.int32), end]
+    return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 
 def _encoded(rows: Iterable[Any], tokenizer: Any, column: str | None) -> Iterator[Any]:

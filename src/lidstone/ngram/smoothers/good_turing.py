@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
-from lidstone.ngram.counts import LARGEST, Counts
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.derived import LARGEST
 from lidstone.ngram.smoothers.base import announce_fallback, make_table, pseudo_counts, to_children, whole_histories
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
 from lidstone.ngram.table import BackoffTable

@@ -15,9 +15,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.counts import Counts, Sentences, flatten
+from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import Floats
 from lidstone.ngram.trie import find_child, sum_children
+from lidstone.text.datasets import Sentences, flatten
 from lidstone.text.windows import sentence_stream
 
 

@@ -15,9 +15,10 @@ from typing import Literal
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.ngram.counts import Counts, Sentences
+from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import make_table, mix, uniform, unigrams
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.datasets import Sentences
 
 
 @dataclass(frozen=True)

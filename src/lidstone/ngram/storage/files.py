@@ -19,7 +19,8 @@ import numpy as np
 from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.ngram.compact.codes import code_parts, coded_table, read_codes
 from lidstone.ngram.compact.links import read_trie, trie_parts
-from lidstone.ngram.counts import Counts, Derived
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.derived import Derived
 from lidstone.ngram.storage.checked_tensors import Arrays, damaged, read_arrays, write_arrays
 from lidstone.ngram.storage.model_card import model_card
 from lidstone.ngram.storage.normalisation import report_normalisation
