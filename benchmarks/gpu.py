@@ -11,7 +11,6 @@ they read and write (see docs/gpu.md).
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -88,34 +87,12 @@ def our_bytes(size: int, positions: int, entries: float) -> tuple[int, int]:
     return int(rows + lists), int(rows + lists + 3 * SECTOR * entries * positions)
 
 
-def entries_per_position(order: int) -> dict[str, float]:
-    """N-grams under each position's history, on WikiText-2 by words: the mean, and the share of distinct histories."""
-    from lidstone.ngram.counts import count_ids
-    from lidstone.regularizer.targets import Targets
-    from lidstone.text.corpora import read_lines
-
-    folder = Path(os.environ.get("LIDSTONE_DATA", str(Path(__file__).parents[2] / "shared" / "data"))) / "wikitext-2"
-    lines = [line.split() for line in read_lines(folder / "wiki.train.tokens.xz") if line.strip()]
-    vocab = ld.Vocabulary.from_words(sorted({word for line in lines for word in line}))
-    index = {word: number for number, word in enumerate(vocab.tokens)}
-    ids = np.array([number for line in lines for number in (*(index[word] for word in line), vocab.eos)], np.int32)
-    targets = Targets(ld.WittenBell().fit(count_ids(ids, vocab, order)), None, "token")
-    block = torch.tensor(ids[50_000:115_536].astype(np.int64))[None]
-    states, _ = targets.histories(block)
-    widths = torch.cat([targets.table.first.diff(), torch.zeros(1, dtype=torch.int32)])
-    total = torch.zeros(len(states), dtype=torch.int64)
-    for _ in range(order - 1):
-        total += widths[states]
-        states = targets.table.suffixes[states].long()
-    return {"mean": total.double().mean().item(), "median": total.median().item(), "vocabulary": vocab.size}
-
-
-def roofline(entries: float) -> list[dict[str, Any]]:
-    """Bytes of a step by each method, relative to label smoothing, and milliseconds at the bandwidth of an H100."""
+def roofline(entries: dict[int, float]) -> list[dict[str, Any]]:
+    """Bytes of a step by each method, from the n-grams per position of each vocabulary."""
     made = []
     for size in VOCABULARIES:
         for positions in POSITIONS:
-            best, worst = our_bytes(size, positions, entries)
+            best, worst = our_bytes(size, positions, entries[size])
             methods = {
                 "F.cross_entropy": torch_bytes(size, positions, 0.0),
                 "label smoothing": torch_bytes(size, positions, 0.1),
@@ -209,16 +186,19 @@ def main() -> None:
     options = parser.parse_args()
     figures: dict[str, Any] = {}
     if not options.quick:
+        from _gpu_entries import TEXT, entries_by_vocabulary
         from _gpu_targets import compile_all
 
-        figures["entries_per_position"] = {str(order): entries_per_position(order) for order in (2, 3, 4)}
-        print("n-grams per position:", figures["entries_per_position"])
-        figures["roofline"] = roofline(figures["entries_per_position"]["3"]["mean"])
+        lists = entries_by_vocabulary(VOCABULARIES)
+        means = {size: lists[str(size)]["orders"]["3"]["mean"] for size in VOCABULARIES}
+        figures["ngrams"] = {"text": TEXT, "vocabularies": lists}
+        figures["roofline"] = roofline(means)
         compiled = list(compile_all())
         figures["compiled"] = [each._asdict() for each in compiled]
-        mean, words = (figures["entries_per_position"]["3"][name] for name in ("mean", "vocabulary"))
-        said = f"\n\nN-grams per position: {mean:,.0f} (WikiText-2, {words:,} words, order 3)."
-        tables = {"roofline": roofline_table(figures["roofline"]) + said, "resources": resource_table(compiled)}
+        said = ", ".join(f"{mean:,.0f} at V = {size:,}" for size, mean in means.items())
+        tokens = lists[str(VOCABULARIES[0])]["tokens"]
+        note = f"\n\nN-grams per position, order 3: {said} ({TEXT}: {tokens:,} tokens)."
+        tables = {"roofline": roofline_table(figures["roofline"]) + note, "resources": resource_table(compiled)}
         print(*tables.values(), sep="\n\n")
         if options.docs:
             write_docs(tables)
