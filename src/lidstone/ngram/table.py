@@ -79,15 +79,6 @@ class BackoffTable:
     codes: Codes | None = field(default=None, init=False)
     """rows and backoffs in fewer bits, where they are stored so; then they are decoded when they are used"""
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Decode `rows` or `backoffs` of a quantised table."""
-            if name not in ("rows", "backoffs") or self.codes is None:
-                raise AttributeError(f"BackoffTable has no attribute {name!r}")
-            self.__dict__[name] = self.codes.decode(self, name)
-            return self.__dict__[name]
-
     def __post_init__(self) -> None:
         if callable(self.signature):  # it is made when it is first read, for it hashes all counts
             vars(self)["make_signature"] = vars(self).pop("signature")
@@ -95,12 +86,16 @@ class BackoffTable:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            make = vars(self).get("make_signature")
-            if name != "signature" or make is None:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            vars(self)["signature"] = signature = make()
-            vars(self)["make_signature"] = None
-            return signature
+            """Make what is made when first read: the signature, and `rows` and `backoffs` of a quantised table."""
+            known = vars(self)
+            if name == "signature" and known.get("make_signature"):
+                known[name] = known["make_signature"]()
+                known["make_signature"] = None
+            elif name in ("rows", "backoffs") and self.codes is not None:
+                known[name] = self.codes.decode(self, name)
+            else:
+                raise AttributeError(f"BackoffTable has no attribute {name!r}")
+            return known[name]
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies have the signature itself, not the counts that it is made of."""
