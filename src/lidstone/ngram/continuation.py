@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.counting_kernels import cut_children
+from lidstone.ngram.counting_kernels import AHEAD, cut_children, prefetch
 from lidstone.ngram.trie import Trie
 from lidstone.parallel import threads_for
 
@@ -65,4 +65,6 @@ def count_suffixes(suffixes, begins, ends, adjusted):  # type: ignore[no-untyped
     """Add 1 to the suffix of every node of the ranges."""
     for begin, end in zip(begins, ends):  # noqa: B905
         for node in range(begin, end):
+            if node + AHEAD < len(suffixes):
+                prefetch(adjusted, np.int64(suffixes[node + AHEAD]))
             adjusted[np.uint64(suffixes[node])] += 1

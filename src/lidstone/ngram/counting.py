@@ -53,34 +53,43 @@ def count_stream(
         )
     threads = threads_for(len(stream)) if threads is None else threads
     with ThreadPoolExecutor(threads) as pool:
-        return _Counter(stream, vocab_size, order, most, threads, pool).run(eos)
+        return _Counter(stream, vocab_size, order, eos, most, threads, pool).run()
 
 
 class _Counter:
     """The trie so far. Nodes of the last level are counted from its start in `blocks` and `places`."""
 
     def __init__(
-        self, stream: NDArray[np.int32], vocab_size: int, order: int, most: int, threads: int, pool: ThreadPoolExecutor
+        self,
+        stream: NDArray[np.int32],
+        vocab_size: int,
+        order: int,
+        eos: int | None,
+        most: int,
+        threads: int,
+        pool: ThreadPoolExecutor,
     ) -> None:
         self.stream, self.vocab_size, self.order, self.pool = stream, vocab_size, order, pool
         self.words, self.suffixes, self.first = (np.empty(most + 1, np.int32) for _ in range(3))
         self.counts = np.empty(most, np.int32)
         self.bounds = [0, vocab_size + 1]
         self.words[: vocab_size + 1], self.suffixes[: vocab_size + 1] = np.arange(vocab_size + 1), -1
-        self.counts[: vocab_size + 1] = np.bincount(stream, minlength=vocab_size + 1)
+        self.parts = list(pairwise(len(stream) * part // threads for part in range(threads + 1)))
+        self.tallies = np.zeros((threads, vocab_size + 1), np.int32)
+        no_eos = -1 if eos is None else eos
+        calls = [(kernels.count_words, stream, *p, no_eos, t) for p, t in zip(self.parts, self.tallies, strict=True)]
+        self.eos = eos if all(self._run(calls)) else None  # if it ends every sentence
+        self.counts[: vocab_size + 1] = self.tallies.sum(axis=0)
         self.cuts = _cuts(self.counts[:vocab_size], threads)
         self.blocks: NDArray = np.arange(vocab_size + 2)  # where the nodes that begin with a word start
         self.places: NDArray = self.blocks[:-1, None]  # (V + 1, threads): where each share of them starts
         self.buffers = [np.empty(len(stream), np.int64) for _ in range(min(order - 2, 2))]
 
-    def run(self, eos: int | None) -> tuple[Trie, NDArray[np.int32]]:
+    def run(self) -> tuple[Trie, NDArray[np.int32]]:
         """Count order by order."""
-        eos = eos if eos is not None and bool((_last_words(self.stream) == eos).all()) else None
-        entries = np.empty(len(self.stream), np.int32)
-        offsets = _offsets(self.counts[: self.vocab_size + 1])[:-1].astype(np.uint32)
-        kernels.sort_by_word(self.stream.view(np.uint32), offsets, entries, self.order == 2)
+        entries = self._sorted_by_word()
         for length in range(1, self.order):
-            followed = self._followed(entries, length, eos)
+            followed = self._followed(entries, length)
             starts = self._starts(followed, length)
             entries = self._scatter(entries, starts, int(followed.sum(dtype=np.int64)), length)
             self._group(entries, followed, starts[:, 0], _shift(length, self.order))
@@ -90,12 +99,22 @@ class _Counter:
             getattr(self, name).resize(size, refcheck=False)
         return Trie(np.array(self.bounds), self.words, self.suffixes, self.first), self.counts
 
-    def _followed(self, entries: NDArray, length: int, eos: int | None) -> NDArray[np.int32]:
+    def _sorted_by_word(self) -> NDArray[np.int32]:
+        """The entries of the unigrams; each thread sorts a part of the stream."""
+        entries = np.empty(len(self.stream), np.int32)
+        before = np.cumsum(self.tallies, axis=0) - self.tallies  # occurrences in the parts before
+        starts = (_offsets(self.counts[: self.vocab_size + 1])[:-1] + before).astype(np.uint32)
+        shared = entries, self.order == 2
+        stream = self.stream.view(np.uint32)
+        self._run([(kernels.sort_by_word, stream, *p, s, *shared) for p, s in zip(self.parts, starts, strict=True)])
+        return entries
+
+    def _followed(self, entries: NDArray, length: int) -> NDArray[np.int32]:
         """How many occurrences of each node of the last level have a next word in their sentence."""
         start, stop = self.bounds[-2:]
         counts = self.counts[start:stop]
-        if eos is not None:  # then every sentence ends with it
-            return np.where(self.words[start:stop] == eos, np.int32(0), counts)
+        if self.eos is not None:
+            return np.where(self.words[start:stop] == self.eos, np.int32(0), counts)
         if length == 1:
             return counts - np.bincount(_last_words(self.stream), minlength=stop).astype(np.int32)
         followed: NDArray[np.int32] = kernels.followed(self.stream, entries, counts, start, length)
@@ -106,10 +125,11 @@ class _Counter:
         sums = kernels.sums_at(followed, self.places.ravel()).reshape(self.places.shape)
         if length > 1 or len(self.cuts) == 2:
             return np.asarray(sums)
-        pairs = np.zeros((self.vocab_size + 1, len(self.cuts) - 1), np.int64)
-        shares = np.searchsorted(self.cuts[1:-1], np.arange(self.vocab_size), side="right")
-        kernels.pairs_before(self.stream, shares, pairs)
-        return pairs + sums
+        shares = np.searchsorted(self.cuts[1:-1], np.arange(self.vocab_size), side="right").astype(np.uint16)
+        found = np.zeros((len(self.parts), self.vocab_size + 1, len(self.cuts) - 1), np.int32)
+        self._run([(kernels.count_pairs, self.stream, *p, shares, f) for p, f in zip(self.parts, found, strict=True)])
+        pairs = found.sum(axis=0)
+        return np.asarray(np.cumsum(pairs, axis=1) - pairs + sums)
 
     def _scatter(self, entries: NDArray, starts: NDArray[np.int64], size: int, length: int) -> NDArray:
         """The entries of the n-grams one word longer than `length`, in their order."""

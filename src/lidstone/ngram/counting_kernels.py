@@ -36,10 +36,23 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def sort_by_word(stream, starts, entries, pairs):  # type: ignore[no-untyped-def]
-    """The entries of the unigrams, sorted by word."""
-    before = stream[0]
-    for position in range(len(stream)):
+def count_words(stream, begin, end, eos, counts):  # type: ignore[no-untyped-def]
+    """Count the words of a part of the stream; whether `eos` ends every sentence that ends in it."""
+    bos, closed = stream[0], True
+    before = stream[begin - 1] if begin else eos
+    for position in range(begin, end):
+        word = stream[position]
+        counts[np.uint32(word)] += 1
+        closed &= word != bos or before == eos
+        before = word
+    return closed and (end < len(stream) or before == eos)
+
+
+@njit(cache=True, nogil=True)
+def sort_by_word(stream, begin, end, starts, entries, pairs):  # type: ignore[no-untyped-def]
+    """The entries of the unigrams of a part of the stream, sorted by word."""
+    before = stream[begin - 1] if begin else stream[0]
+    for position in range(begin, end):
         word = stream[position]
         entries[starts[word]] = before if pairs else position
         starts[word] += np.uint32(1)
@@ -72,20 +85,14 @@ def sums_at(values, positions):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def pairs_before(stream, shares, pairs):  # type: ignore[no-untyped-def]
-    """pairs[w, t]: how many pairs begin with w and go on with a word whose share is below t."""
-    bos, before = stream[0], stream[0]
-    for position in range(1, len(stream)):
+def count_pairs(stream, begin, end, shares, pairs):  # type: ignore[no-untyped-def]
+    """pairs[w, t]: how many pairs of a part of the stream begin with w and go on with a word of share t."""
+    bos, before = stream[0], stream[max(begin, 1) - 1]
+    for position in range(max(begin, 1), end):
         word = stream[position]
         if word != bos:
-            pairs[before, shares[word]] += 1
+            pairs[np.uint32(before), np.uint32(shares[np.uint32(word)])] += 1
         before = word
-    for word in range(pairs.shape[0]):
-        total = np.int64(0)
-        for share in range(pairs.shape[1]):
-            own = pairs[word, share]
-            pairs[word, share] = total
-            total += own
 
 
 @njit(cache=True, nogil=True)
@@ -169,6 +176,8 @@ def group(entries, followed, base, node, shift, first, words, suffixes, counts):
         while i < end:
             start, suffix = i, entries[i] >> shift
             while i < end and entries[i] >> shift == suffix:
+                if i + AHEAD < len(entries):
+                    prefetch(words, np.int64(entries[i + AHEAD] >> shift))
                 if shift:
                     entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
                 i += 1

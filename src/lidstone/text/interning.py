@@ -183,3 +183,10 @@ def intern(
         position = end
     state[POSITION], state[IDS], state[SENTENCE] = position, written, sentence
     return status
+
+
+@njit(nogil=True, cache=True)
+def renumber(ids: Any, numbers: Any, found: Any) -> None:
+    """Let found = numbers[ids]."""
+    for i in range(len(ids)):
+        found[i] = numbers[np.uint32(ids[i])]

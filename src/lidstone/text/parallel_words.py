@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from lidstone.errors import LidstoneError
-from lidstone.parallel import cores
+from lidstone.parallel import cores, over_ranges
 from lidstone.progress import progress_bar
 from lidstone.text.corpora import read_chunks
 from lidstone.text.reading.ranges import FileRange, byte_ranges, is_plain
@@ -74,7 +74,14 @@ def _joined(readers: list[WordReader], *, fixed: bool) -> Ids:
         if fixed:
             ids[end : end + size] = reader.ids
         else:
-            np.take(first.learn(reader.new_words), reader.ids, out=ids[end : end + size])
+            _renumber(reader.ids, first.learn(reader.new_words), ids[end : end + size])
         end += size
     ids[: sizes[0]] = first.ids
     return ids
+
+
+def _renumber(ids: Ids, numbers: Ids, found: Ids) -> None:
+    """Let found = numbers[ids], with all cores and without a copy of the ids."""
+    from lidstone.text.interning import renumber
+
+    over_ranges(lambda start, stop: renumber(ids[start:stop], numbers, found[start:stop]), len(ids))

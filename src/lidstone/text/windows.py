@@ -8,11 +8,14 @@ There the token before counts as `<s>`, which has the id `vocab.size`.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from lidstone.parallel import over_ranges, threads_for
 
 if TYPE_CHECKING:
     from lidstone.text.vocabulary import Vocabulary
@@ -39,29 +42,39 @@ def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int
     >>> sentence_stream(np.array([0, 2, 3, 1, 3, 1], np.int32), vocab).tolist()
     [4, 2, 3, 1, 4, 3, 1]
     """
-    boundary, events, bos = vocab.boundaries, vocab.events, np.int32(vocab.bos)
-    stream = np.empty(_stream_size(ids, boundary, events, bos), np.int32)
-    _fill_stream(ids, boundary, events, bos, stream)
+    rules = vocab.boundaries, vocab.events, np.int32(vocab.bos)
+    threads = threads_for(len(ids))
+    parts = list(pairwise(len(ids) * part // threads for part in range(threads + 1)))
+    sizes = [0] * threads
+
+    def measure(part: int, _: int) -> None:
+        sizes[part] = _stream_size(ids, *parts[part], *rules)
+
+    over_ranges(measure, threads, threads)
+    ends = np.cumsum([0, *sizes])
+    stream = np.empty(ends[-1], np.int32)
+    over_ranges(lambda part, _: _fill_stream(ids, *parts[part], *rules, stream[ends[part] :]), threads, threads)
     return stream
 
 
 @njit(cache=True, nogil=True)
-def _stream_size(ids, boundary, events, bos):  # type: ignore[no-untyped-def]
-    size, before = 0, bos
-    for token in ids:
+def _stream_size(ids, begin, end, boundary, events, bos):  # type: ignore[no-untyped-def]
+    """How many ids of the stream a part of the ids becomes."""
+    size, before = 0, ids[begin - 1] if begin else bos
+    for token in ids[begin:end]:
         size += events[token] * (1 + boundary[before])
         before = token
     return size
 
 
 @njit(cache=True, nogil=True)
-def _fill_stream(ids, boundary, events, bos, stream):  # type: ignore[no-untyped-def]
-    end, before = 0, bos
-    for token in ids:
+def _fill_stream(ids, begin, end, boundary, events, bos, stream):  # type: ignore[no-untyped-def]
+    at, before = 0, ids[begin - 1] if begin else bos
+    for token in ids[begin:end]:
         if events[token]:
             if boundary[before]:
-                stream[end] = bos
-                end += 1
-            stream[end] = token
-            end += 1
+                stream[at] = bos
+                at += 1
+            stream[at] = token
+            at += 1
         before = token
