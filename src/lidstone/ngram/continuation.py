@@ -12,9 +12,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.counting_kernels import AHEAD, cut_children, prefetch
+from lidstone.ngram.counting_kernels import AHEAD, cut_children
 from lidstone.ngram.trie import Trie
 from lidstone.parallel import threads_for
+from lidstone.text.interning import prefetch
 
 
 def adjusted_counts(trie: Trie, counts: NDArray[np.int32], threads: int | None = None) -> NDArray[np.int32]:

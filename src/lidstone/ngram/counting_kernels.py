@@ -8,31 +8,13 @@ looks at the sign of other integers, to count from the end, at every access.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
+
+from lidstone.text.interning import prefetch
 
 AHEAD = 32
 """How many entries before its use a word is asked for: about as long as memory takes to answer."""
-
-
-@intrinsic
-def prefetch(typing: Any, array: Any, index: Any) -> Any:
-    """Ask for an item that will be read soon; positions jump about the text, and each jump may miss the cache."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        builder.call(ask, [place, *(ir.Constant(number, value) for value in (0, 3, 1))])  # read, keep, data
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
 
 
 @njit(cache=True, nogil=True)

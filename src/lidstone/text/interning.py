@@ -22,12 +22,31 @@ DONE, FULL, RESERVED, UNKNOWN = 0, 1, 2, 3
 POSITION, IDS, SENTENCE, WORDS, ARENA = 0, 1, 2, 3, 4
 """State between calls: byte in the text, ids written, where the sentence began, words, arena bytes."""
 
+AHEAD = 32
+"""How many words are found before the first of them is looked up: their slots arrive from memory meanwhile."""
+
 _HIGH = np.uint64(0x8080808080808080)
 _BELOW_33 = np.uint64(0x2121212121212121)
 _LONG = np.uint64(0xFF00000000000000)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ODD_TOO = np.uint64(0xD6E8FEB86659FD93)
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, index: Any) -> Any:
+    """Ask for an item that will be read soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
+        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        builder.call(ask, [place, *(ir.Constant(number, value) for value in (0, 3, 1))])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
 
 
 @intrinsic
@@ -145,42 +164,57 @@ def intern(
     """
     keys, slots, arena, starts = table
     position, written, sentence = state[POSITION], state[IDS], state[SENTENCE]
-    status = DONE
-    while position < text.size - 8:
-        byte = text[position]
-        if _is_separator(byte):
-            if byte == 10 and (blank or written > sentence):
-                ids[written] = eos
-                written += 1
-                sentence = written
-            position += 1
-            continue
-        end = _word_end(text, position)
-        key = _key(text, position, end)
-        slot = _first_slot(keys, key)  # probing is inlined: as a function it would count references per word
-        number: Any = np.int64(slots[slot]) - 1
-        while number >= 0:
-            if keys[slot] == key and (key < _LONG or _same(text, position, end, arena, starts, number)):
+    begins, ends = np.empty(AHEAD, np.int64), np.empty(AHEAD, np.int64)
+    found_keys, found_slots = np.empty(AHEAD, np.uint64), np.empty(AHEAD, np.int64)
+    status, last = DONE, text.size - 8
+    while position < last and status == DONE:
+        items = 0
+        while items < AHEAD and position < last:  # find some words, and ask for their slots
+            byte = text[position]
+            begins[items] = position
+            if _is_separator(byte):
+                position += 1
+                ends[items] = position
+                items += byte == 10
+                continue
+            position = _word_end(text, position)
+            ends[items] = position
+            found_keys[items] = _key(text, begins[items], position)
+            found_slots[items] = _first_slot(keys, found_keys[items])
+            prefetch(keys, found_slots[items])
+            prefetch(slots, found_slots[items])
+            items += 1
+        for item in range(items):  # look them up; probing is inlined: as a function it would count references per word
+            begin, end = begins[item], ends[item]
+            if text[begin] == 10:
+                if blank or written > sentence:
+                    ids[written] = eos
+                    written += 1
+                    sentence = written
+                continue
+            key, slot = found_keys[item], found_slots[item]
+            number: Any = np.int64(slots[slot]) - 1
+            while number >= 0:
+                if keys[slot] == key and (key < _LONG or _same(text, begin, end, arena, starts, number)):
+                    break
+                slot = (slot + 1) & (keys.size - 1)
+                number = np.int64(slots[slot]) - 1
+            if number >= 0:
+                word: Any = np.int64(meaning[number]) if number < meaning.size else number - 1
+            elif fixed:
+                word = unknown
+            elif 2 * state[WORDS] >= keys.size:
+                status, position = FULL, begin
                 break
-            slot = (slot + 1) & (keys.size - 1)
-            number = np.int64(slots[slot]) - 1
-        if number >= 0:
-            word: Any = np.int64(meaning[number]) if number < meaning.size else number - 1
-        elif fixed:
-            word = unknown
-        elif 2 * state[WORDS] >= keys.size:
-            status = FULL
-            break
-        else:
-            word = state[WORDS] - 1
-            _add_word(text, position, end, arena, starts, state)
-            keys[slot], slots[slot] = key, word + 2
-        if word < 0:
-            status = RESERVED if number >= 0 else UNKNOWN
-            break
-        ids[written] = word
-        written += 1
-        position = end
+            else:
+                word = state[WORDS] - 1
+                _add_word(text, begin, end, arena, starts, state)
+                keys[slot], slots[slot] = key, word + 2
+            if word < 0:
+                status, position = RESERVED if number >= 0 else UNKNOWN, begin
+                break
+            ids[written] = word
+            written += 1
     state[POSITION], state[IDS], state[SENTENCE] = position, written, sentence
     return status
 

@@ -209,7 +209,7 @@ class WordReader:
         from lidstone.text import interning
 
         slots = max(1 << 12, 1 << (4 * int(self.state[3])).bit_length())
-        self.keys, self.slots = np.zeros(slots, dtype=np.uint64), np.zeros(slots, dtype=np.int32)
+        self.keys, self.slots = np.full(slots, 0, np.uint64), np.full(slots, 0, np.int32)
         self.starts = _grown(self.starts, slots // 2 + 2)
         interning.fill(interning.Table(self.keys, self.slots, self.arena, self.starts), int(self.state[3]))
 
