@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.ngram.storage.checked_tensors import BLOCK_BYTES, release
 from lidstone.ngram.trie import restrict
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ def _arrays(counts: Counts) -> list[NDArray[Any]]:
     """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
     from lidstone.ngram.derived import LARGEST
 
-    trie, keep = counts.trie, _occurring(counts)
-    inserted = not keep.all()
+    trie = counts.trie
     values, derived = counts.counts, counts.derived if any(counts.thresholds) else None
-    if inserted:
+    if not _all_occur(counts):
+        keep = _occurring(counts)
         trie, values = restrict(trie, keep), values[keep]
         derived = derived and derived.restricted(keep)
     found: list[NDArray[Any]] = [trie.levels, trie.first, trie.words, values]
@@ -38,6 +39,12 @@ def _arrays(counts: Counts) -> list[NDArray[Any]]:
         found += [derived.totals, derived.adjusted, derived.adjusted_totals]
         found += [array[:LARGEST] for array in (*derived.histograms, *derived.adjusted_histograms)]
     return found
+
+
+def _all_occur(counts: Counts) -> bool:
+    """Whether all n-grams of two words or more occur; counts in a file are not copied."""
+    start, values = counts.trie.vocab_size + 1, counts.counts
+    return all((values[at : at + BLOCK_BYTES // 8] > 0).all() for at in range(start, len(values), BLOCK_BYTES // 8))
 
 
 def _occurring(counts: Counts) -> NDArray[np.bool_]:
@@ -48,9 +55,15 @@ def _occurring(counts: Counts) -> NDArray[np.bool_]:
 
 
 def _digest(array: NDArray[Any]) -> bytes:
-    """The length and the values, whatever the machine's byte order."""
+    """Of the length and the values, whatever the machine's byte order; arrays of a file are read part by part."""
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return _hash(f"{plain.dtype.str} {len(plain)}".encode(), plain.data).digest()
+    digest, data = _hash(f"{plain.dtype.str} {len(plain)}".encode()), plain.view(np.uint8)
+    for start in range(0, len(data), BLOCK_BYTES):
+        digest.update(data[start : start + BLOCK_BYTES])
+        if len(data) > BLOCK_BYTES:
+            release(array)
+    found: bytes = digest.digest()
+    return found
 
 
 def _hash(*parts: Any) -> Any:

@@ -10,6 +10,7 @@ import typer
 from lidstone.cli.completion import smoothers
 from lidstone.cli.console import brief, print_json, print_pairs, say, table_signature
 from lidstone.cli.inputs import JSON, MODEL_FILE, check_model_output, write_table
+from lidstone.cli.ngram.fitting import Where, fit_on_disk
 from lidstone.cli.settings import parse_settings
 from lidstone.errors import InputError
 
@@ -37,6 +38,12 @@ def fit(
         list[str] | None,
         typer.Option(metavar="TEXT", help="Text that was not counted, to learn Jelinek-Mercer weights from."),
     ] = None,
+    memory: Annotated[str | None, typer.Option(help="Fit on disk, in at most this much memory, such as 4G.")] = None,
+    temporary: Annotated[
+        Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="ray: fit blocks of histories on a Ray cluster.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; by default a new one.")] = None,
     as_json: JSON = False,
 ) -> None:
     """Fit a smoother to counts: a table of probabilities and back-off weights."""
@@ -47,11 +54,15 @@ def fit(
     check_model_output(output)
     parameters = parse_settings(settings or [])
     chosen = get_smoother(smoother, **parameters)
-    loaded = load_counts(gathered(counts))
-    if held_out:
-        chosen = learn(smoother, parameters, loaded, held_out)
-    table = chosen.fit(loaded)
-    write_table(table, output)
+    if memory is not None or engine is not None:
+        where = Where(memory, temporary, engine, address)
+        table = fit_on_disk(counts, output, smoother, chosen, where, held_out)
+    else:
+        loaded = load_counts(gathered(counts))
+        if held_out:
+            chosen = learn(smoother, parameters, loaded, held_out)
+        table = chosen.fit(loaded)
+        write_table(table, output)
     if str(output) == "-":
         say(table_signature(table))
     else:

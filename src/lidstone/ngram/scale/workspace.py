@@ -1,4 +1,4 @@
-"""The folder of temporary files of one count: locked, sized, resumed after a kill, and removed at the end.
+"""The folder of temporary files of one count or fit: locked, sized, resumed after a kill, and removed at the end.
 
 It is removed on success, on an error and on Ctrl-C. Only a process that is killed leaves it behind; the next count of
 the same text to the same output goes on from there.
@@ -23,7 +23,9 @@ PLAN = "plan.json"
 
 
 @contextlib.contextmanager
-def workspace(output: Path, plan: dict[str, Any], temporary: Path | None = None) -> Iterator[Path]:
+def workspace(
+    output: Path, plan: dict[str, Any], temporary: Path | None = None, *, work: str = "counting"
+) -> Iterator[Path]:
     """A folder for the work on `output`: what was done there before by the same plan, or empty.
 
     >>> import tempfile; output = Path(tempfile.mkdtemp()) / "counts"
@@ -35,7 +37,7 @@ def workspace(output: Path, plan: dict[str, Any], temporary: Path | None = None)
     """
     if url := as_url(output):
         raise InputError(f"{url} cannot be written piece by piece", hint="write to a local file, then copy it")
-    folder = (temporary or output.parent) / f".{output.name}.counting"
+    folder = (temporary or output.parent) / f".{output.name}.{work}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -44,7 +46,7 @@ def workspace(output: Path, plan: dict[str, Any], temporary: Path | None = None)
     with claim(folder, "count") as mine:
         if not mine:
             hint = "wait for it, or write to another file"
-            raise InputError(f"another process is counting to {output}", hint=hint)
+            raise InputError(f"another process is {work} to {output}", hint=hint)
         _keep_if_same(folder, plan)
         try:
             yield folder
@@ -64,11 +66,11 @@ def _keep_if_same(folder: Path, plan: dict[str, Any]) -> None:
     write_text(known, text)
 
 
-def check_space(folder: Path, needed: float) -> None:
+def check_space(folder: Path, needed: float, *, work: str = "counting") -> None:
     """Refuse work that will not fit on the disk."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
-            f"counting needs about {format_size(needed)} of temporary space; {folder} has {format_size(free)}",
+            f"{work} needs about {format_size(needed)} of temporary space; {folder} has {format_size(free)}",
             hint="free some space, or give --temporary a folder on another disk",
         )

@@ -9,14 +9,24 @@ Unigrams are interpolated with the uniform distribution.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lidstone.deprecation import renamed_field
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import announce_fallback, make_table
-from lidstone.ngram.smoothers.discounting import Weights, check_discount, interpolate, single_discounts
+from lidstone.ngram.smoothers.base import Floats, announce_fallback, make_table
+from lidstone.ngram.smoothers.discounting import (
+    Weights,
+    check_discount,
+    discount_plan,
+    interpolate,
+    single_discounts,
+)
+from lidstone.ngram.smoothers.plan import Plan
 from lidstone.ngram.table import BackoffTable
+
+NAME = "absolute-discounting"
 
 
 @renamed_field("d", "discount")
@@ -42,8 +52,16 @@ class AbsoluteDiscounting:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        name, weights = "absolute-discounting", Weights.plain(counts)
-        found, fallen = single_discounts(name, counts, weights, self.discount, self.fallback, adjusted=False)
-        announce_fallback(name, self.fallback, fallen)
-        parts = interpolate(counts, weights, np.outer(found, [0.0, 1.0, 1.0, 1.0]))
-        return make_table(self, name, counts, *parts, discounts=found, fallback_orders=fallen)
+        weights = Weights.plain(counts)
+        discounts, notes = self._discounts(counts, weights)
+        return make_table(self, NAME, counts, *interpolate(counts, weights, discounts), **notes)
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        return discount_plan(NAME, counts, *self._discounts(counts, Weights.plain(counts)), adjusted=False)
+
+    def _discounts(self, counts: Counts, weights: Weights) -> tuple[Floats, dict[str, Any]]:
+        """D for the weights 0, 1, 2 and 3 or more of each order, and what the signature says of them."""
+        found, fallen = single_discounts(NAME, counts, weights, self.discount, self.fallback, adjusted=False)
+        announce_fallback(NAME, self.fallback, fallen, stacklevel=4)
+        return np.outer(found, [0.0, 1.0, 1.0, 1.0]), {"discounts": found, "fallback_orders": fallen}

@@ -6,10 +6,14 @@ p(w|h) = (c(hw) + lam) / (c(h) + lam |E|)         lam = 1 is Laplace's rule; an 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import make_table, pseudo_counts
+from lidstone.ngram.smoothers.base import Floats, make_table, pseudo_counts
+from lidstone.ngram.smoothers.plan import Block, Plan, pseudo_count_plan
 from lidstone.ngram.table import BackoffTable
 
 
@@ -36,3 +40,11 @@ class AddLambda:
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
         return make_table(self, "add-lambda", counts, *pseudo_counts(counts, counts.counts + self.lam, self.lam))
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        return pseudo_count_plan("add-lambda", counts, partial(_weights, self.lam), self.lam, {})
+
+
+def _weights(lam: float, block: Block) -> Floats:
+    return block.counts.astype(np.float64) + lam

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import sum_children
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.integer]
 
 
 @runtime_checkable
@@ -35,18 +36,18 @@ class FallbackUsed(UserWarning):
     """A smoother was undefined for some order and used the fallback it was given."""
 
 
-def announce_fallback(name: str, fallback: Any, orders: Sequence[int]) -> None:
+def announce_fallback(name: str, fallback: Any, orders: Sequence[int], *, stacklevel: int = 3) -> None:
     """Warn, where there is need, that these orders were estimated by the fallback."""
     if orders:
         which = ", ".join(map(str, orders))
-        warnings.warn(f"{name} uses its fallback {fallback} for order {which}", FallbackUsed, stacklevel=3)
+        warnings.warn(f"{name} uses its fallback {fallback} for order {which}", FallbackUsed, stacklevel=stacklevel)
 
 
 def make_table(
     smoother: Any, name: str, counts: Counts, base: Floats, rows: Floats, backoffs: Floats, **notes: Any
 ) -> BackoffTable:
     """A table whose signature says how it was made; `notes` are facts found while fitting, such as discounts."""
-    signature: Any = partial(_signature, smoother, name, _bare(counts), notes)
+    signature: Any = partial(make_signature, smoother, name, _bare(counts), notes)
     return BackoffTable(counts.vocab, counts.trie, base, rows, backoffs, signature)
 
 
@@ -55,7 +56,8 @@ def _bare(counts: Counts) -> Counts:
     return counts if "fingerprint" in vars(counts) or "derived" not in vars(counts) else dataclasses.replace(counts)
 
 
-def _signature(smoother: Any, name: str, counts: Counts, notes: dict[str, Any]) -> dict[str, Any]:
+def make_signature(smoother: Any, name: str, counts: Counts, notes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table is: the smoother, its settings, the counts, and the facts found while fitting."""
     return {
         "smoother": name,
         "parameters": dataclasses.asdict(smoother),
@@ -103,11 +105,18 @@ def mix(counts: Counts, share: Floats) -> tuple[Floats, Floats]:
 
     c(h) is of the whole text, so the counts that thresholds dropped go to the order below, like the rest.
     """
-    rows, backoffs = empty_level(counts)
-    first, start, totals = counts.trie.first, int(counts.trie.levels[1]), np.maximum(counts.totals, 1)
-    rows[start:] = counts.counts[start:] * to_children(counts, share / totals)
-    kept = sum_children(first, counts.counts) / totals
-    return rows, backoffs - share * kept
+    rows, _ = empty_level(counts)
+    start = int(counts.trie.levels[1])
+    rows[start:], backoffs = mix_followers(counts.trie.first, counts.counts, counts.totals, share)
+    return rows, backoffs
+
+
+def mix_followers(first: Ints, counts: NDArray[Any], totals: Ints, share: Floats) -> tuple[Floats, Floats]:
+    """`mix` for some histories: rows of their followers, which are counts[first[0]:first[-1]], and backoffs."""
+    totals = np.maximum(totals, 1)
+    rows: Floats = counts[first[0] : first[-1]] * np.repeat(share / totals, np.diff(first))
+    kept = sum_children(first, counts) / totals
+    return rows, 1.0 - share * kept
 
 
 def pseudo_counts(counts: Counts, weights: NDArray[np.floating], unseen: float) -> tuple[Floats, Floats, Floats]:
@@ -121,13 +130,28 @@ def pseudo_counts(counts: Counts, weights: NDArray[np.floating], unseen: float) 
         seen = counts.counts[: counts.vocab.size] > 0
         base = np.where(seen, weights[: counts.vocab.size], unseen) * counts.vocab.events
         return base / base.sum(), *empty_level(counts)
-    rows, backoffs = empty_level(counts)
-    excess = np.asarray(weights - unseen, np.float64)
-    dropped = counts.totals - sum_children(counts.trie.first, counts.counts)
-    spread = unseen * events + dropped
-    norms = sum_children(counts.trie.first, excess) + spread
-    whole = whole_histories(counts) & (norms > 0)
-    norms[~whole] = 1.0
-    rows[start:] = excess[start:] * to_children(counts, whole / norms)
-    backoffs[whole] = spread[whole] / norms[whole]
+    rows, _ = empty_level(counts)
+    arrays = counts.trie.first, counts.counts, counts.totals, whole_histories(counts)
+    rows[start:], backoffs = normalise_followers(*arrays, weights, unseen, events)
     return uniform(counts), rows, backoffs
+
+
+def normalise_followers(
+    first: Ints,
+    counts: Ints,
+    totals: Ints,
+    whole: NDArray[np.bool_],
+    weights: NDArray[np.floating],
+    unseen: float,
+    events: int,
+) -> tuple[Floats, Floats]:
+    """`pseudo_counts` for some histories: rows of their followers, counts[first[0]:first[-1]], and backoffs."""
+    excess = np.asarray(weights - unseen, np.float64)
+    spread = unseen * events + (totals - sum_children(first, counts))
+    norms = sum_children(first, excess) + spread
+    whole = whole & (norms > 0)
+    norms[~whole] = 1.0
+    rows = excess[first[0] : first[-1]] * np.repeat(whole / norms, np.diff(first))
+    backoffs = np.ones(len(totals))
+    backoffs[whole] = spread[whole] / norms[whole]
+    return rows, backoffs

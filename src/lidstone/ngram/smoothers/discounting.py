@@ -8,6 +8,7 @@ Kneser-Ney and absolute discounting differ only in the counts they put in and in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.continuation import adjusted_counts
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import Floats, uniform
+from lidstone.ngram.smoothers.plan import Block, Plan
 from lidstone.parallel import over_ranges, threads_for
 
 
@@ -102,6 +104,21 @@ def _equal_shares(first: NDArray[np.int32], start: int, stop: int) -> list[int]:
     threads = threads_for(high - low)
     targets = low + (high - low) * np.arange(1, threads) // threads
     return [start, *(start + np.searchsorted(first[start:stop], targets)).tolist(), stop]
+
+
+def discount_plan(name: str, counts: Counts, discounts: Floats, notes: dict[str, Any], *, adjusted: bool) -> Plan:
+    """The same, block by block; with the adjusted counts or the plain ones."""
+    weights = counts.derived.adjusted if adjusted else counts.counts
+    base = discounted_unigrams(weights[: counts.vocab.size], discounts[0], uniform(counts))
+    return Plan(name, base, partial(_fill, discounts, adjusted), notes)
+
+
+def _fill(discounts: Floats, adjusted: bool, block: Block) -> tuple[Floats, Floats]:
+    weights = block.adjusted if adjusted else block.counts
+    totals = block.adjusted_totals if adjusted else block.totals
+    rows, backoffs = np.empty(len(weights)), np.empty(len(totals))
+    discount_children(block.first, weights, totals, discounts[block.order - 1], 0, len(totals), rows, backoffs)
+    return rows, backoffs
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,8 @@ histories, less the distinct n-grams; if it is zero, nothing is reserved. An uns
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST
-from lidstone.ngram.smoothers.base import announce_fallback, make_table, pseudo_counts, to_children, whole_histories
+from lidstone.ngram.smoothers.base import Floats, Ints, announce_fallback, make_table, pseudo_counts
+from lidstone.ngram.smoothers.plan import Block, Plan, make_plan, pseudo_count_plan
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
 from lidstone.ngram.table import BackoffTable
+
+NAME = "good-turing"
+CHUNK = 1 << 20
+"""Nodes that are looked at together, so that nothing of the size of the counts is copied."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +120,26 @@ class GoodTuring:
         r, n = _frequencies(counts)
         if self._undefined(counts, r, n):
             return self._fall_back(counts)
-        found = simple_good_turing(r, n, self.confidence)
-        seen, unseen_types = _seen(counts)
-        unseen = n[0] / unseen_types if unseen_types else 0.0
-        weights = np.where(counts.counts > 0, counts.counts, unseen)
-        weights[seen] = found.adjusted[np.searchsorted(r, counts.counts[seen]).clip(max=len(r) - 1)]
+        found, unseen = self._adjusted(counts, r, n)
+        weights = _weights(found, unseen, counts.counts, _seen(counts))
         parts = pseudo_counts(counts, weights, unseen)
-        return make_table(self, "good-turing", counts, *parts, slope=found.slope, unseen=float(unseen))
+        return make_table(self, NAME, counts, *parts, slope=found.slope, unseen=float(unseen))
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        r, n = _frequencies(counts)
+        if self._undefined(counts, r, n):
+            announce_fallback(NAME, self.fallback, [counts.order])
+            inner = make_plan(get_smoother(str(self.fallback)), str(self.fallback), counts)
+            return replace(inner, name=NAME, notes={"fallback_orders": [counts.order]})
+        found, unseen = self._adjusted(counts, r, n)
+        notes = {"slope": found.slope, "unseen": float(unseen)}
+        return pseudo_count_plan(NAME, counts, partial(_weights_of_block, found, unseen), unseen, notes)
+
+    def _adjusted(self, counts: Counts, r: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[Adjusted, float]:
+        """The adjusted counts, and r*(0)."""
+        unseen_types = _unseen_types(counts)
+        return simple_good_turing(r, n, self.confidence), n[0] / unseen_types if unseen_types else 0.0
 
     def _undefined(self, counts: Counts, r: NDArray[np.int64], n: NDArray[np.int64]) -> bool:
         """Without two frequencies there is no line; without n_1, or with nothing else, there is no P_0."""
@@ -135,34 +154,73 @@ class GoodTuring:
         return undefined
 
     def _fall_back(self, counts: Counts) -> BackoffTable:
-        announce_fallback("good-turing", self.fallback, [counts.order])
+        announce_fallback(NAME, self.fallback, [counts.order])
         table = get_smoother(str(self.fallback)).fit(counts)
         parts = table.base, table.rows, table.backoffs
-        return make_table(self, "good-turing", counts, *parts, fallback_orders=[counts.order])
+        return make_table(self, NAME, counts, *parts, fallback_orders=[counts.order])
+
+
+def _weights(found: Adjusted, unseen: float, counts: Ints, seen: NDArray[np.bool_]) -> Floats:
+    """r* of the n-grams with a whole history, which are `seen`; the rest does not matter."""
+    weights = np.where(counts > 0, counts, unseen)
+    place = np.searchsorted(found.frequencies, counts[seen]).clip(max=len(found.frequencies) - 1)
+    weights[seen] = found.adjusted[place]
+    return weights
+
+
+def _weights_of_block(found: Adjusted, unseen: float, block: Block) -> Floats:
+    seen = np.repeat(block.whole, np.diff(block.first)) & (block.counts > 0)
+    return _weights(found, unseen, block.counts, seen)
 
 
 def _frequencies(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """R and n_r of all n-grams with a whole history: the top order, and shorter ones that begin with `<s>`."""
     top = counts.counts_of_counts(counts.order)[:LARGEST]
-    level = slice(0, counts.vocab.size) if counts.order == 1 else counts.trie.level(counts.order)
-    single = [counts.counts[counts.trie.sentence_starts(order)] for order in range(2, counts.order)]
-    single.append(counts.counts[level][counts.counts[level] >= LARGEST])
-    values = np.concatenate([np.arange(len(top)), *single])
-    weights = np.concatenate([top, *(np.ones(len(part), np.int64) for part in single)])
-    found, place = np.unique(values, return_inverse=True)
-    n = np.zeros(len(found), np.int64)
-    np.add.at(n, place, weights)
-    some = (found > 0) & (n > 0)
-    return found[some].astype(np.int64), n[some]
+    values, weights = [np.arange(len(top))], [top]
+    *others, whole_order = _parts_with_whole_histories(counts)
+    for part in (*others, whole_order):
+        for start in range(part.start, part.stop, CHUNK):
+            chunk = counts.counts[start : min(start + CHUNK, part.stop)]
+            own = chunk[chunk >= LARGEST] if part is whole_order else chunk
+            found, often = np.unique(own, return_counts=True)
+            values.append(found.astype(np.int64))
+            weights.append(often.astype(np.int64))
+    r, place = np.unique(np.concatenate(values), return_inverse=True)
+    n = np.zeros(len(r), np.int64)
+    np.add.at(n, place, np.concatenate(weights))
+    some = (r > 0) & (n > 0)
+    return r[some].astype(np.int64), n[some]
 
 
-def _seen(counts: Counts) -> tuple[NDArray[np.int64], int]:
-    """The nodes of n-grams with a whole history, and how many such n-grams were not seen."""
-    events = counts.vocab.event_count
+def _parts_with_whole_histories(counts: Counts) -> list[slice]:
+    """The nodes of n-grams with a whole history: words where there are no longer ones; else as in `_frequencies`."""
     if counts.order == 1:
-        words = np.flatnonzero(counts.counts[: counts.vocab.size])
-        return words, events - len(words)
-    histories = whole_histories(counts) & (counts.totals > 0)
-    start = int(counts.trie.levels[1])
-    nodes = np.flatnonzero(to_children(counts, histories) & (counts.counts[start:] > 0)) + start
-    return nodes, events * int(histories.sum()) - len(nodes)
+        return [slice(0, counts.vocab.size)]
+    starts = [counts.trie.sentence_starts(order) for order in range(2, counts.order)]
+    return [*starts, counts.trie.level(counts.order)]
+
+
+def _seen(counts: Counts) -> NDArray[np.bool_]:
+    """Which nodes are n-grams with a whole history that occur."""
+    seen = np.zeros(counts.trie.size, bool)
+    for part in _parts_with_whole_histories(counts):
+        seen[part] = counts.counts[part] > 0
+    return seen
+
+
+def _unseen_types(counts: Counts) -> int:
+    """How many n-grams with a whole history do not occur."""
+    seen = sum(_positive(counts.counts, part) for part in _parts_with_whole_histories(counts))
+    if counts.order == 1:
+        return counts.vocab.event_count - seen
+    trie = counts.trie
+    parts = [*(trie.sentence_starts(order) for order in range(1, trie.order - 1)), trie.level(trie.order - 1)]
+    return counts.vocab.event_count * sum(_positive(counts.totals, part) for part in parts) - seen
+
+
+def _positive(values: Ints, part: slice) -> int:
+    """How many values of a part are above zero, without a copy of it."""
+    return sum(
+        int(np.count_nonzero(values[start : min(start + CHUNK, part.stop)] > 0))
+        for start in range(part.start, part.stop, CHUNK)
+    )

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import make_table, mix, uniform, unigrams
+from lidstone.ngram.smoothers.base import Floats, make_table, mix, uniform, unigrams
+from lidstone.ngram.smoothers.plan import Block, Plan, mix_plan
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.datasets import Sentences
 
@@ -48,9 +50,13 @@ class JelinekMercer:
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
         lam = self.per_order(counts.order)
-        base = lam[0] * unigrams(counts) + (1 - lam[0]) * uniform(counts)
         share = np.repeat(lam[1:], np.diff(counts.trie.levels)[:-1])  # a history of k words belongs to order k + 1
-        return make_table(self, "jelinek-mercer", counts, base, *mix(counts, share))
+        return make_table(self, "jelinek-mercer", counts, _base(counts, lam[0]), *mix(counts, share))
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        lam = self.per_order(counts.order)
+        return mix_plan("jelinek-mercer", _base(counts, lam[0]), partial(_share, lam))
 
     def per_order(self, order: int) -> tuple[float, ...]:
         """lam_1 .. lam_n.
@@ -95,3 +101,11 @@ class JelinekMercer:
         seen = observe(counts, held_out)
         found = learn_weights(seen, begin.per_order(counts.order), tolerance=tolerance, iterations=iterations)
         return cls(weights=found.weights, base=base)
+
+
+def _base(counts: Counts, weight: float) -> Floats:
+    return weight * unigrams(counts) + (1 - weight) * uniform(counts)
+
+
+def _share(lam: tuple[float, ...], block: Block) -> Floats:
+    return np.full(len(block.totals), lam[block.order - 1])

@@ -9,13 +9,23 @@ n_r n-grams of the order have the adjusted count r. Unigrams are interpolated wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import announce_fallback, make_table
-from lidstone.ngram.smoothers.discounting import Weights, check_discount, interpolate, single_discounts
+from lidstone.ngram.smoothers.base import Floats, announce_fallback, make_table
+from lidstone.ngram.smoothers.discounting import (
+    Weights,
+    check_discount,
+    discount_plan,
+    interpolate,
+    single_discounts,
+)
+from lidstone.ngram.smoothers.plan import Plan
 from lidstone.ngram.table import BackoffTable
+
+NAME = "kneser-essen-ney"
 
 
 @dataclass(frozen=True)
@@ -40,9 +50,16 @@ class KneserEssenNey:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        name, weights = "kneser-essen-ney", Weights.adjusted(counts)
-        found, fallen = single_discounts(name, counts, weights, self.discount, self.fallback, adjusted=True)
-        announce_fallback(name, self.fallback, fallen)
-        discounts = np.outer(found, [0.0, 1.0, 1.0, 1.0])
-        parts = interpolate(counts, weights, discounts)
-        return make_table(self, name, counts, *parts, discounts=found, fallback_orders=fallen)
+        weights = Weights.adjusted(counts)
+        discounts, notes = self._discounts(counts, weights)
+        return make_table(self, NAME, counts, *interpolate(counts, weights, discounts), **notes)
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        return discount_plan(NAME, counts, *self._discounts(counts, Weights.adjusted(counts)), adjusted=True)
+
+    def _discounts(self, counts: Counts, weights: Weights) -> tuple[Floats, dict[str, Any]]:
+        """D for the weights 0, 1, 2 and 3 or more of each order, and what the signature says of them."""
+        found, fallen = single_discounts(NAME, counts, weights, self.discount, self.fallback, adjusted=True)
+        announce_fallback(NAME, self.fallback, fallen, stacklevel=4)
+        return np.outer(found, [0.0, 1.0, 1.0, 1.0]), {"discounts": found, "fallback_orders": fallen}

@@ -12,12 +12,14 @@ epsilon = gamma / (1 + gamma), p(w|h) = (1 - epsilon) c(hw)/c(h) + epsilon u(w).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import make_table, mix, uniform, unigrams, whole_histories
+from lidstone.ngram.smoothers.base import Floats, make_table, mix, uniform, unigrams, whole_histories
+from lidstone.ngram.smoothers.plan import Block, Plan, mix_plan
 from lidstone.ngram.table import BackoffTable
 
 
@@ -51,9 +53,22 @@ class LabelSmoothing:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        share = 1 / (1 + self.gamma) if self.gamma is not None else 1 - float(self.epsilon or 0)
-        shares = np.where(whole_histories(counts), share, 0.0)
+        shares = np.where(whole_histories(counts), self._share, 0.0)
+        return make_table(self, "label-smoothing", counts, self._base(counts), *mix(counts, shares))
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        return mix_plan("label-smoothing", self._base(counts), partial(_shares, self._share))
+
+    @property
+    def _share(self) -> float:
+        """What the text keeps."""
+        return 1 / (1 + self.gamma) if self.gamma is not None else 1 - float(self.epsilon or 0)
+
+    def _base(self, counts: Counts) -> Floats:
         base = uniform(counts)
-        if counts.order == 1:
-            base = share * unigrams(counts) + (1 - share) * base
-        return make_table(self, "label-smoothing", counts, base, *mix(counts, shares))
+        return self._share * unigrams(counts) + (1 - self._share) * base if counts.order == 1 else base
+
+
+def _shares(share: float, block: Block) -> Floats:
+    return np.where(block.whole, share, 0.0)

@@ -9,15 +9,19 @@ a is the adjusted count: how many distinct words precede the n-gram; plain count
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import announce_fallback, make_table
-from lidstone.ngram.smoothers.discounting import Weights, counts_of_counts, interpolate
+from lidstone.ngram.smoothers.base import Floats, announce_fallback, make_table
+from lidstone.ngram.smoothers.discounting import Weights, counts_of_counts, discount_plan, interpolate
+from lidstone.ngram.smoothers.plan import Plan
 from lidstone.ngram.table import BackoffTable
+
+NAME = "modified-kneser-ney"
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,21 @@ class ModifiedKneserNey:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        name, weights = "modified-kneser-ney", Weights.adjusted(counts)
+        weights = Weights.adjusted(counts)
+        discounts, notes = self._all_discounts(counts, weights)
+        return make_table(self, NAME, counts, *interpolate(counts, weights, discounts), **notes)
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        return discount_plan(NAME, counts, *self._all_discounts(counts, Weights.adjusted(counts)), adjusted=True)
+
+    def _all_discounts(self, counts: Counts, weights: Weights) -> tuple[Floats, dict[str, Any]]:
+        """D for the weights 0, 1, 2 and 3 or more of each order, and what the signature says of them."""
         found = [self._discounts(counts, weights, order) for order in range(1, counts.order + 1)]
         fallen = [order for order, d in enumerate(found, start=1) if d is None]
-        announce_fallback(name, self.fallback, fallen)
+        announce_fallback(NAME, self.fallback, fallen, stacklevel=4)
         discounts = np.array([[0.0, *(self.fallback if d is None else d)] for d in found])  # type: ignore[misc]
-        parts = interpolate(counts, weights, discounts)
-        notes = {"discounts": discounts[:, 1:].tolist(), "fallback_orders": fallen}
-        return make_table(self, name, counts, *parts, **notes)
+        return discounts, {"discounts": discounts[:, 1:].tolist(), "fallback_orders": fallen}
 
     def _discounts(self, counts: Counts, weights: Weights, order: int) -> list[float] | None:
         """D_1, D_2, D_3+ of one order, or None where they are undefined and the fallback is used."""

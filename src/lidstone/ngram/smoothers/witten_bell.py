@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import make_table, mix, uniform, unigrams
+from lidstone.ngram.smoothers.base import Floats, Ints, make_table, mix, uniform, unigrams
+from lidstone.ngram.smoothers.plan import Block, Plan, mix_plan
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import sum_children
 
@@ -31,9 +32,26 @@ class WittenBell:
 
     def fit(self, counts: Counts) -> BackoffTable:
         """The smoothed distribution of these counts."""
-        types = sum_children(counts.trie.first, (counts.counts > 0).astype(np.int32))
-        share = counts.totals / np.maximum(counts.totals + types, 1)
-        distinct = np.count_nonzero(counts.counts[: counts.vocab.size])
-        seen = counts.tokens / (counts.tokens + distinct)
-        base = seen * unigrams(counts) + (1 - seen) * uniform(counts)
-        return make_table(self, "witten-bell", counts, base, *mix(counts, share))
+        share = _share(counts.trie.first, counts.counts, counts.totals)
+        return make_table(self, "witten-bell", counts, _base(counts), *mix(counts, share))
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        return mix_plan("witten-bell", _base(counts), _share_of_block)
+
+
+def _share_of_block(block: Block) -> Floats:
+    return _share(block.first, block.counts, block.totals)
+
+
+def _share(first: Ints, counts: Ints, totals: Ints) -> Floats:
+    """c(h) / (c(h) + N_1+(h.)) of each history."""
+    types = sum_children(first, (counts > 0).astype(np.int32))
+    share: Floats = totals / np.maximum(totals + types, 1)
+    return share
+
+
+def _base(counts: Counts) -> Floats:
+    distinct = np.count_nonzero(counts.counts[: counts.vocab.size])
+    seen = counts.tokens / (counts.tokens + distinct)
+    return seen * unigrams(counts) + (1 - seen) * uniform(counts)

@@ -57,7 +57,7 @@ def read_arrays(path: str | Path, *, verify: bool = True) -> tuple[Arrays, dict[
     metadata = header.pop("__metadata__")
     arrays = _views(path, header, data[start:])
     if verify:
-        _verify(path, arrays, metadata)
+        verify_arrays(path, arrays, metadata)
     return arrays, metadata
 
 
@@ -135,7 +135,8 @@ def _view(entry: Mapping[str, Any], data: NDArray[np.uint8], begin: int) -> tupl
     return array, stop
 
 
-def _verify(path: str | Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+def verify_arrays(path: str | Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
+    """Refuse arrays whose checksums are not those of the metadata."""
     sums = _checksums(arrays)
     try:
         expected = dict(json.loads(metadata.get("checksums", "{}")))

@@ -51,10 +51,15 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
         return write_remote(url, partial(save, thing), partial(model_card, thing))
     kind, values, facts = _table_parts(thing) if isinstance(thing, BackoffTable) else _counts_parts(thing)
     strings, vocabulary = vocabulary_parts(thing.vocab)
-    facts = {"format": FORMAT, "version": VERSION, "kind": kind, "vocabulary": vocabulary, **facts}
-    write = json.JSONEncoder(default=np.generic.item).encode  # settings may be numpy's numbers
-    metadata = {name: fact if isinstance(fact, str) else write(fact) for name, fact in facts.items()}
+    metadata = make_metadata(kind, {"vocabulary": vocabulary, **facts})
     write_arrays(path, {**values, **strings}, metadata)
+
+
+def make_metadata(kind: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    """What the header of a file says besides the arrays."""
+    facts = {"format": FORMAT, "version": VERSION, "kind": kind, **facts}
+    write = json.JSONEncoder(default=np.generic.item).encode  # settings may be numpy's numbers
+    return {name: fact if isinstance(fact, str) else write(fact) for name, fact in facts.items()}
 
 
 def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:

@@ -51,7 +51,7 @@ def load_parts(folder: Path, *, verify: bool = True) -> Parts:
     return Parts(words.vocab, order, words.counts.astype(np.int64), pieces)
 
 
-def gathered(path: str | Path) -> str | Path:
+def gathered(path: str | Path, *, memory: int | None = None) -> str | Path:
     """The count file of a folder of parts, made if it is not there yet; anything else is itself."""
     folder = Path(path)
     if not folder.is_dir():

@@ -47,7 +47,11 @@ class StreamFile:
             self.starts[name], end = end, end + shape.nbytes
         self.ends = dict(self.starts)
         self.file = path.open("w+b")
-        self.file.truncate(end)
+        try:
+            self.file.truncate(end)
+        except OSError:
+            self.close()
+            raise
 
     def append(self, name: str, values: NDArray[Any]) -> None:
         """The next values of an array."""

@@ -1,0 +1,89 @@
+"""Who computes blocks: threads of this process, or the workers of a Ray cluster. Results come in order.
+
+A task is a function of `CountArrays` and a few numbers. At most a few results are in memory at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from lidstone import __version__
+from lidstone.errors import LidstoneError, RunError
+from lidstone.ngram.scale.fitting.arrays import CountArrays, CountFiles
+
+Task = Callable[..., Any]
+
+
+class Engine(Protocol):
+    """Runs a task for each of some arguments."""
+
+    workers: int
+
+    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+        """The results of task(arrays, *argument), in the order of the arguments."""
+        ...
+
+
+class Threads:
+    """The cores of this machine."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+        """The results, a few computed ahead."""
+        with ThreadPoolExecutor(self.workers) as pool:
+            started = (pool.submit(task, arrays, *argument) for argument in arguments)
+            for future in _ahead(started, self.workers):
+                yield future.result()
+
+
+class RayTasks:
+    """The workers of the Ray cluster that this process is connected to. They need the files at the same paths."""
+
+    def __init__(self) -> None:
+        import ray
+
+        self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+        """The results. Ray runs the tasks of a lost worker again; they give the same result."""
+        import ray
+
+        remote, shared = ray.remote(_run_task), ray.put((task, files, __version__))
+        started = (remote.remote(shared, argument) for argument in arguments)
+        for reference in _ahead(started, self.workers):
+            try:
+                error, result = ray.get(reference)
+            except ray.exceptions.RayError as problem:
+                first = next(iter(str(problem).splitlines()), type(problem).__name__)
+                hint = "look at `ray status` and the logs of the nodes"
+                raise RunError(f"Ray stopped: {first}", hint=hint) from problem
+            if error is not None:
+                raise LidstoneError(error[0], hint=error[1])
+            yield result
+
+
+def _run_task(shared: tuple[Task, CountFiles, str], argument: tuple[Any, ...]) -> tuple[Any, Any]:
+    """On a worker: the error, as message and hint, or the result."""
+    task, files, version = shared
+    try:
+        if version != __version__:
+            hint = "install the same version on all nodes"
+            raise RunError(f"a worker has lidstone {__version__}, the driver {version}", hint=hint)
+        return None, task(files.open(), *argument)
+    except LidstoneError as error:
+        return (error.message, error.hint), None
+
+
+def _ahead(started: Iterator[Any], workers: int) -> Iterator[Any]:
+    """What was started, with one more than `workers` under way."""
+    pending: deque[Any] = deque()
+    for one in started:
+        pending.append(one)
+        if len(pending) > workers:
+            yield pending.popleft()
+    yield from pending

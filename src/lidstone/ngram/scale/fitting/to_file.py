@@ -1,0 +1,194 @@
+"""Fitting counts that do not fit in memory: `fit_to_file`.
+
+    count file -> derived counts (a temporary file) -> discounts -> blocks of histories -> table file
+
+The smoother sees the whole text through its counts of counts and its words (`plan`); then each block of histories gives
+rows and backoffs that are written at once. The file has the very bytes of `smoother.fit(counts)` and `save`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lidstone import __version__
+from lidstone.errors import InputError
+from lidstone.files import atomic_write
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.scale.fitting.arrays import (
+    DERIVED,
+    TRIE,
+    CountArrays,
+    CountFiles,
+    chunks,
+    history_blocks,
+    limit_pages,
+)
+from lidstone.ngram.scale.fitting.derive import derive_to_file, read_derived
+from lidstone.ngram.scale.fitting.engine import Engine, Threads
+from lidstone.ngram.scale.memory import plan as plan_memory
+from lidstone.ngram.scale.output.stream_file import Shape, StreamFile
+from lidstone.ngram.scale.pieces import Ints
+from lidstone.ngram.scale.workspace import check_space, workspace
+from lidstone.ngram.smoothers.base import Floats, make_signature
+from lidstone.ngram.smoothers.plan import Fill, Plan, make_plan
+from lidstone.ngram.storage.checked_tensors import damaged, read_arrays, release, verify_arrays
+from lidstone.ngram.storage.files import load_counts, make_metadata, vocabulary_parts
+from lidstone.ngram.storage.remote import as_url
+from lidstone.ngram.storage.validate import check_counts, check_trie
+from lidstone.parallel import cores
+from lidstone.progress import progress_bar
+
+NODE_BYTES = 96
+"""Of a block, per history and per follower: rows, backoffs, offsets, and the terms that they are made of."""
+PAGE_SHARE = 0.8
+"""The share of the limit from which on pages of files are given back."""
+Advance = Callable[[float], None]
+
+
+def fit_to_file(
+    counts: str | Path,
+    output: str | Path,
+    smoother: Any,
+    *,
+    memory: int,
+    name: str = "",
+    temporary: str | Path | None = None,
+    engine: Engine | None = None,
+    verify: bool = True,
+    show: bool = False,
+) -> None:
+    """Fit a smoother to a count file, in about `memory` bytes; the file is that of `smoother.fit` and `save`.
+
+    Temporary files stand in `temporary`, or beside the output, and are removed at the end. With a Ray engine, workers
+    need them, and the count file, at the same paths; `memory` is then that of each.
+    """
+    if url := as_url(counts):
+        raise InputError(f"{url} cannot be mapped into memory", hint="copy it to a local file first")
+    target, engine = Path(output), engine or Threads(cores())
+    nodes = block_nodes(plan_memory(memory), engine.workers)
+    files = CountFiles.at(counts)
+    place = Path(temporary) if temporary else None
+    with workspace(target, {"counts": files.changed, "lidstone": __version__}, place, work="fitting") as folder:
+        loaded = load_counts(counts, verify=False)
+        with limit_pages(int(memory * PAGE_SHARE), loaded.counts):
+            if verify:
+                verify_counts(counts, loaded, int(memory * PAGE_SHARE))
+            files, loaded = with_derived(loaded, files, folder, nodes=nodes, engine=engine)
+            with limit_pages(int(memory * PAGE_SHARE), *_derived_arrays(loaded)):
+                _write_table(target, loaded, files, smoother, name or type(smoother).__name__, nodes, engine, show)
+
+
+def block_nodes(memory: int, workers: int) -> int:
+    """How many nodes a block may have if each worker has one and results of as many more wait."""
+    return max(1, memory // 2 // ((2 * workers + 1) * NODE_BYTES))
+
+
+def verify_counts(path: str | Path, counts: Counts, memory: int) -> None:
+    """All that `load_counts` checks, of counts that were loaded without it."""
+    arrays, metadata = read_arrays(path, verify=False)
+    with limit_pages(memory, arrays["counts"]):
+        verify_arrays(path, arrays, metadata)
+    release(arrays["counts"])
+    try:
+        check_trie(counts.trie, counts.vocab)
+        check_counts(counts)
+    except InputError as error:
+        raise damaged(path, f"its parts do not fit together ({error})") from error
+
+
+def with_derived(
+    counts: Counts, files: CountFiles, folder: Path, *, nodes: int, engine: Engine
+) -> tuple[CountFiles, Counts]:
+    """The counts with totals and adjusted counts, which are in the count file or are written to `folder`."""
+    if counts.stored is not None:
+        return files, counts
+    check_space(folder, _derived_bytes(counts), work="fitting")
+    files = derive_to_file(counts, files, folder / "derived.safetensors", nodes=nodes, engine=engine)
+    return files, replace(counts, stored=read_derived(counts, files, nodes))
+
+
+def _derived_bytes(counts: Counts) -> int:
+    return counts.counts.itemsize * (counts.trie.size + 2 * counts.trie.inner)
+
+
+def _derived_arrays(counts: Counts) -> tuple[Any, ...]:
+    return () if counts.stored is None else (counts.stored.adjusted,)
+
+
+def _write_table(
+    target: Path,
+    counts: Counts,
+    files: CountFiles,
+    smoother: Any,
+    name: str,
+    nodes: int,
+    engine: Engine,
+    show: bool,
+) -> None:
+    plan = make_plan(smoother, name, counts)
+    signature = make_signature(smoother, plan.name, counts, plan.notes)
+    shapes, metadata = _layout(counts, signature)
+    check_space(target.resolve().parent, sum(shape.nbytes for shape in shapes.values()), work="writing the table")
+    with atomic_write(target) as temporary, progress_bar(counts.trie.size, "fitting", show=show) as advance:
+        file = StreamFile(temporary, shapes, metadata)
+        try:
+            _copy(file, counts, nodes)
+            _fill(file, counts, files, plan, nodes, engine, advance)
+            files.check()
+            file.finish()
+        finally:
+            file.close()
+
+
+def _layout(counts: Counts, signature: dict[str, Any]) -> tuple[dict[str, Shape], dict[str, str]]:
+    trie, number = counts.trie, np.dtype(np.float64)
+    strings, vocabulary = vocabulary_parts(counts.vocab)
+    copied: dict[str, Ints] = {
+        "levels": trie.levels,
+        "words": trie.words,
+        "suffixes": trie.suffixes,
+        "first": trie.first,
+    }
+    shapes = {name: Shape(array.dtype, len(array)) for name, array in copied.items()}
+    shapes |= {"base": Shape(number, counts.vocab.size), "rows": Shape(number, trie.size)}
+    shapes |= {"backoffs": Shape(number, trie.inner)}
+    shapes |= {name: Shape(array.dtype, len(array)) for name, array in strings.items()}
+    return shapes, make_metadata("table", {"vocabulary": vocabulary, "signature": signature})
+
+
+def _copy(file: StreamFile, counts: Counts, nodes: int) -> None:
+    """What the table has in common with the counts: the trie and the words."""
+    strings, _ = vocabulary_parts(counts.vocab)
+    for name, array in strings.items():
+        file.append(name, array)
+    for name in TRIE:
+        array = getattr(counts.trie, name)
+        for part in chunks(slice(0, len(array)), 8 * nodes):
+            file.append(name, array[part])
+
+
+def _fill(
+    file: StreamFile, counts: Counts, files: CountFiles, plan: Plan, nodes: int, engine: Engine, advance: Advance
+) -> None:
+    trie, derived = counts.trie, counts.derived
+    arrays = CountArrays(trie, counts.counts, {name: getattr(derived, name) for name in DERIVED})
+    file.append("base", plan.base)
+    file.append("rows", np.zeros(int(trie.levels[1])))
+    task = functools.partial(fill_block, plan.fill)
+    for order in range(2, trie.order + 1):
+        blocks = ((order, start, stop) for start, stop in history_blocks(trie, order, nodes))
+        for rows, backoffs in engine.run(task, files, arrays, blocks):
+            file.append("rows", rows)
+            file.append("backoffs", backoffs)
+            advance(len(rows))
+
+
+def fill_block(fill: Fill, arrays: CountArrays, order: int, start: int, stop: int) -> tuple[Floats, Floats]:
+    """Rows and backoffs of the histories start..stop, of order - 1 words each."""
+    return fill(arrays.block(order, start, stop))

@@ -1,0 +1,254 @@
+"""Fitting on disk writes the bytes that fitting in memory writes, however small its blocks are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.smoothing_cases import FALLBACKS
+from typer.testing import CliRunner
+
+from lidstone.cli.main import app
+from lidstone.errors import FileFormatError, InputError, LidstoneError
+from lidstone.ngram.counts import count, count_text
+from lidstone.ngram.scale import external
+from lidstone.ngram.scale.fitting import derive, to_file
+from lidstone.ngram.scale.fitting.arrays import CountFiles, history_blocks
+from lidstone.ngram.scale.fitting.engine import Threads
+from lidstone.ngram.scale.fitting.to_file import fit_to_file
+from lidstone.ngram.scale.output import assembly
+from lidstone.ngram.smoothers.plan import can_plan
+from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
+from lidstone.ngram.storage.files import load_counts, save
+from lidstone.text.vocabulary import Vocabulary
+
+MEMORY = 1 << 40
+LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)
+SMOOTHERS = [name for name in smoother_names() if name != "katz"]
+
+
+def smoother_of(name):
+    return get_smoother(name, **FALLBACKS.get(name, {}))
+
+
+def write_counts(path, lines, order, thresholds=None):
+    text = path.with_suffix(".txt")
+    text.write_text("".join(" ".join(line) + "\n" for line in lines))
+    counts = count_text(text, order, thresholds=thresholds)
+    save(counts, path)
+    return counts
+
+
+def fit_both(folder, name, counts, nodes):
+    """The bytes of the table fitted in memory, and of that fitted in blocks of so many nodes."""
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as monkeypatch:
+        warnings.simplefilter("ignore")
+        smoother_of(name).fit(counts).save(folder / "in-memory")
+        monkeypatch.setattr(to_file, "block_nodes", lambda *_: nodes)
+        monkeypatch.setattr(derive, "WINDOW", 1)
+        fit_to_file(folder / "counts", folder / "on-disk", smoother_of(name), name=name, memory=MEMORY)
+    return (folder / "in-memory").read_bytes(), (folder / "on-disk").read_bytes()
+
+
+def test_all_smoothers_but_katz_can_be_fitted_block_by_block():
+    assert [name for name in smoother_names() if not can_plan(get_smoother(name))] == ["katz"]
+
+
+@pytest.mark.parametrize("name", SMOOTHERS)
+@settings(deadline=None, max_examples=15)
+@given(lines=LINES, order=st.integers(1, 5), nodes=st.integers(1, 60), cut=st.booleans())
+def test_the_file_is_that_of_fitting_in_memory(tmp_path_factory, name, lines, order, nodes, cut):
+    folder = tmp_path_factory.mktemp("fit")
+    thresholds = [0, 0, 1][:order] if cut else None
+    counts = write_counts(folder / "counts", lines, order, thresholds)
+    in_memory, on_disk = fit_both(folder, name, counts, nodes)
+    assert in_memory == on_disk
+    assert sorted(path.name for path in folder.iterdir()) == ["counts", "counts.txt", "in-memory", "on-disk"]
+
+
+TEXT = [list("abcad"), list("bce"), list("fab"), list("ga")] * 12
+
+
+def test_blocks_hold_at_most_so_many_nodes_and_every_history_once(tmp_path):
+    trie = write_counts(tmp_path / "counts", TEXT, 4).trie
+    for limit in (1, 7, 30, 10_000):
+        for order in (2, 3, 4):
+            blocks = list(history_blocks(trie, order, limit))
+            level = trie.level(order - 1)
+            assert [node for start, stop in blocks for node in range(start, stop)] == list(
+                range(level.start, level.stop)
+            )
+            sizes = [stop - start + int(trie.first[stop] - trie.first[start]) for start, stop in blocks]
+            assert all(size <= limit or stop - start == 1 for size, (start, stop) in zip(sizes, blocks, strict=True))
+
+
+def test_derived_counts_are_those_in_memory(tmp_path):
+    counts = write_counts(tmp_path / "counts", TEXT, 4)
+    files = derive.derive_to_file(
+        counts, CountFiles.at(tmp_path / "counts"), tmp_path / "derived", nodes=1, engine=Threads(2)
+    )
+    found, truth = derive.read_derived(counts, files, nodes=3), counts.derived
+    for name in ("totals", "adjusted", "adjusted_totals"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(truth, name))
+        assert getattr(found, name).dtype == getattr(truth, name).dtype
+    for name in ("histograms", "adjusted_histograms"):
+        assert [part.tolist() for part in getattr(found, name)] == [part.tolist() for part in getattr(truth, name)]
+
+
+def test_64_bit_ids_and_counts(tmp_path, monkeypatch):
+    for module in (assembly, external):
+        monkeypatch.setattr(module, "count_type", lambda unigrams: np.int64)
+    monkeypatch.setattr(assembly, "node_type", lambda nodes: np.int64)
+    write_counts(tmp_path / "narrow", TEXT, 3)
+    external.count_to_file([tmp_path / "narrow.txt"], 3, tmp_path / "counts", memory=MEMORY)
+    wide = load_counts(tmp_path / "counts")
+    assert wide.counts.dtype == np.int64
+    in_memory, on_disk = fit_both(tmp_path, "modified-kneser-ney", wide, 9)
+    assert in_memory == on_disk
+
+
+def test_katz_says_that_it_cannot(tmp_path):
+    write_counts(tmp_path / "counts", TEXT, 3)
+    result = CliRunner().invoke(
+        app, ["fit", str(tmp_path / "counts"), "-s", "katz", "--memory", "1G", "-o", str(tmp_path / "t.table")]
+    )
+    assert result.exit_code == 1
+    assert "katz cannot be fitted block by block" in result.output
+
+
+@pytest.mark.parametrize("name", ["model.table", "model.arpa", "model.arpa.gz"])
+def test_the_command_line_writes_what_fitting_in_memory_writes(tmp_path, name):
+    write_counts(tmp_path / "counts", TEXT, 3)
+    options = ["fit", str(tmp_path / "counts"), "-s", "witten-bell", "-o"]
+    plain = CliRunner().invoke(app, [*options, str(tmp_path / name)])
+    expected = (tmp_path / name).read_bytes()
+    (tmp_path / name).unlink()
+    found = CliRunner().invoke(app, [*options, str(tmp_path / name), "--memory", "2G"])
+    assert found.exit_code == 0, found.output
+    assert found.output == plain.output
+    assert (tmp_path / name).read_bytes() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt", name]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "spark"], "there is no engine 'spark'"),
+        (["--memory", "1G", "--held-out", "x"], "--held-out cannot be combined with --memory"),
+        (["--memory", "10M"], "leaves 0 B beside the program"),
+        (["--memory", "much"], "'much' is not an amount of memory"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path, options, message):
+    write_counts(tmp_path / "counts", TEXT, 3)
+    command = ["fit", str(tmp_path / "counts"), "-s", "witten-bell", "-o", str(tmp_path / "t.table")]
+    result = CliRunner().invoke(app, [*command, *options])
+    assert result.exit_code == 1 and message in result.output
+
+
+def test_a_count_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
+    write_counts(tmp_path / "counts", TEXT, 3)
+    fill = to_file.fill_block
+
+    def meddle(*arguments):
+        os.utime(tmp_path / "counts", ns=(1, 1))
+        return fill(*arguments)
+
+    monkeypatch.setattr(to_file, "fill_block", meddle)
+    with pytest.raises(InputError, match="counts changed while it was read"):
+        fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]
+
+
+def test_a_damaged_count_file_is_noticed(tmp_path):
+    write_counts(tmp_path / "counts", TEXT, 3)
+    data = bytearray((tmp_path / "counts").read_bytes())
+    data[-100] ^= 1
+    (tmp_path / "counts").write_bytes(data)
+    with pytest.raises(FileFormatError, match="damaged"):
+        fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    write_counts(tmp_path / "counts", TEXT, 3)
+    monkeypatch.setattr(to_file, "fill_block", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]
+
+
+@pytest.mark.parametrize("stage", ["derived", "table"])
+def test_a_disk_that_fills_up_is_an_error_that_cleans_up(tmp_path, monkeypatch, stage):
+    """The system refuses to let a file grow beyond a limit, as a full disk does."""
+    resource = pytest.importorskip("resource")
+    counts = write_counts(tmp_path / "counts", TEXT, 3)
+    limit = to_file._derived_bytes(counts) + 800 if stage == "table" else 500
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        with pytest.raises(LidstoneError, match=rf"cannot write .*{stage}[^/]*: File too large"):
+            fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]
+
+
+def test_a_write_that_fails_in_the_middle_cleans_up(tmp_path, monkeypatch):
+    append = to_file.StreamFile.append
+
+    def full(self, name, values):
+        if name == "backoffs":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(self, name, values)
+
+    write_counts(tmp_path / "counts", TEXT, 3)
+    monkeypatch.setattr(to_file.StreamFile, "append", full)
+    with pytest.raises(LidstoneError, match=r"cannot write .*table: No space left on device"):
+        fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]
+
+
+def test_too_little_space_is_refused_before_any_work(tmp_path, monkeypatch):
+    write_counts(tmp_path / "counts", TEXT, 3)
+    monkeypatch.setattr("lidstone.ngram.scale.workspace.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    with pytest.raises(InputError, match="fitting needs about"):
+        fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+from lidstone.ngram.scale.fitting.to_file import fit_to_file
+from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
+fit_to_file(sys.argv[1], sys.argv[2], ModifiedKneserNey(fallback=(0.5, 1, 1.5)), memory=int(sys.argv[3]))
+print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_the_limit_is_kept(tmp_path):
+    """Counts and table take several times the limit; a fifth above it is allowed."""
+    generator = np.random.default_rng(0)
+    words = generator.integers(0, 20_000, 4_000_000, dtype=np.int32)
+    save(count(words, Vocabulary(size=20_000, eos=0), 5), tmp_path / "counts")
+    limit = 260 << 20
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "counts"), str(tmp_path / "out"), str(limit)]
+    peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1024
+    sizes = (tmp_path / "counts").stat().st_size, (tmp_path / "out").stat().st_size
+    assert sum(sizes) > 2 * limit, sizes
+    assert peak <= 1.2 * limit, peak
