@@ -1,16 +1,21 @@
 """What the regularizer costs: output projection and loss, forward and backward, on real text.
 
-    python benchmarks/loss.py [--quick] [--extremes]
+    python benchmarks/loss.py [--quick] [--extremes [--against SRC]]
 
 WikiText-2 words -> BPE with 16,000 merges, real consecutive positions, d = 512. Each method runs once per round, rounds
 repeat, medians are compared. The dense way is the paper's: rows of a V x V matrix gathered for every position.
+`--extremes --against SRC` compares with another version, whose src folder is SRC: child processes run both in turn.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -185,8 +190,6 @@ if name: problem.methods()[name]()
 
 def memory(ids: np.ndarray, vocab: ld.Vocabulary, positions: int) -> dict[str, int]:
     """Peak bytes that each way adds to an interpreter that holds the problem alone."""
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         cache = str(Path(folder) / "ids.npy")
         np.save(cache, ids)
@@ -227,24 +230,68 @@ def growth(ids: np.ndarray, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def extremes(ids: np.ndarray, vocab: ld.Vocabulary, tables: dict[int, Any], rounds: int) -> list[dict[str, Any]]:
-    """A small batch, and a large one with 50,000 ids (some of which the text has not): ratios to label smoothing."""
+def extremes(
+    ids: np.ndarray,
+    vocab: ld.Vocabulary,
+    tables: dict[int, Any],
+    rounds: int,
+    small: int = 256,
+    large_batch: int = 4096,
+) -> list[dict[str, Any]]:
+    """A small batch, and a large one with 50,000 ids (some of which the text has not): ratios to label smoothing.
+
+    The large one takes about ten seconds a step and four gigabytes, so it has a third of the rounds.
+    """
     large = ld.Vocabulary(size=50_000, eos=vocab.eos, unpredictable=tuple(np.flatnonzero(~vocab.events).tolist()))
     counts = count_ids(ids, large, 3)
     found = []
-    for words, positions, chosen in (
-        (vocab, 256, tables),
-        (large, 4096, {3: (ld.KneserEssenNey().fit(counts), counts)}),
+    for words, positions, chosen, turns in (
+        (vocab, small, tables, rounds),
+        (large, large_batch, {3: (ld.KneserEssenNey().fit(counts), counts)}, max(2, rounds // 3)),
     ):
         ways = Problem(ids, words, positions, chosen).methods()
         names = ["F.cross_entropy(label_smoothing)", *(name for name in ways if "exact/token" in name)]
-        times = wall_and_cpu({name: ways[name] for name in names}, rounds)
+        times = wall_and_cpu({name: ways[name] for name in names}, turns)
         first = times[names[0]]
         for name in names[1:]:
             ratios = {kind: times[name][kind] / first[kind] for kind in ("seconds", "cpu_seconds")}
-            found.append({"vocabulary": words.size, "positions": positions, "way": name, "ratios": ratios})
-            print(found[-1])
+            case = {"vocabulary": words.size, "positions": positions, "way": name}
+            found.append({**case, "ratios": ratios, "seconds": times[name]["seconds"], "rounds": turns})
+            print(found[-1], file=sys.stderr)
     return found
+
+
+def against(
+    ids: np.ndarray, vocab: ld.Vocabulary, other: str, arguments: list[str], turns: int = 3
+) -> list[dict[str, Any]]:
+    """The extremes of this version and of another, each in processes of its own, in turn: medians of the ratios."""
+    sources = {"this": str(Path(ld.__file__).parents[1]), "other": str(Path(other).resolve())}
+    runs: dict[str, list[Any]] = {name: [] for name in sources}
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/ids.npz", ids=ids, size=vocab.size, eos=vocab.eos, unpredictable=vocab.unpredictable)
+        command = [sys.executable, __file__, "--extremes", "--ids", f"{folder}/ids.npz", *arguments]
+        for _ in range(turns):
+            for name, source in sources.items():
+                environment = {**os.environ, "PYTHONPATH": source}
+                done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+                runs[name].append(json.loads(done.stdout.splitlines()[-1]))
+    cases = range(len(runs["this"][0]))
+    return [compared({name: [run[case] for run in each] for name, each in runs.items()}) for case in cases]
+
+
+def compared(case: dict[str, Any]) -> dict[str, Any]:
+    """One case in all runs of both versions: median ratios to label smoothing, by wall clock and processor time."""
+    facts = {name: case["this"][0][name] for name in ("vocabulary", "positions", "way")}
+    kinds = ("seconds", "cpu_seconds")
+    medians = {v: {k: statistics.median(run["ratios"][k] for run in runs) for k in kinds} for v, runs in case.items()}
+    return {**facts, **medians}
+
+
+def saved_ids(path: str) -> tuple[np.ndarray, ld.Vocabulary]:
+    """What `against` wrote for its children."""
+    with np.load(path) as saved:
+        unpredictable = tuple(saved["unpredictable"].tolist())
+        return saved["ids"], ld.Vocabulary(int(saved["size"]), int(saved["eos"]), unpredictable)
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
@@ -273,12 +320,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, smallest batch only")
     parser.add_argument("--extremes", action="store_true", help="256 positions, and 50,000 ids, alone")
+    parser.add_argument("--against", metavar="SRC", help="with --extremes: the src folder of another version")
+    parser.add_argument(
+        "--positions", type=int, nargs=2, default=(256, 4096), help="with --extremes: of the small and the large batch"
+    )
+    parser.add_argument("--ids", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
-    ids, vocab = bpe_ids()
+    ids, vocab = saved_ids(options.ids) if options.ids else bpe_ids()
+    if options.against:
+        arguments = ["--rounds", str(options.rounds), "--positions", *map(str, options.positions)]
+        found = against(ids, vocab, options.against, arguments)
+        print(*found, "written:", write_results("loss-extremes", {"versions": found}), sep="\n")
+        return
     tables, setup = tables_of(ids, vocab, (2, 3))
+    if options.ids:
+        print(json.dumps(extremes(ids, vocab, tables, options.rounds, *options.positions)))
+        return
     if options.extremes:
-        print("written:", write_results("loss-extremes", {"ratios": extremes(ids, vocab, tables, options.rounds)}))
+        print(
+            "written:",
+            write_results(
+                "loss-extremes", {"ratios": extremes(ids, vocab, tables, options.rounds, *options.positions)}
+            ),
+        )
         return
     figures: dict[str, Any] = {
         "corpus": "WikiText-2 train, BPE 16,000 merges",
