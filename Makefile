@@ -1,7 +1,7 @@
 # make demo    the main job, end to end             make check   format, lint, types, fast tests
 # make test    every test                           make bench   the benchmarks
-# make format  rewrite the code in the house style  make results docs/results.md from the runs in results/
-# make docs    the documentation site, in site/      make clean   forget the environment and the caches
+# make format  rewrite the code in the project's style  make results docs/results.md from the runs in results/
+# make docs    the documentation site, in site/      make clean   remove the environment and the caches
 # make test-gpu  the kernels on this machine's GPU
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
@@ -50,7 +50,7 @@ docs: .venv/.installed
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis site
 
-# torch comes first and under its exact pin: as a dependency it would bring gigabytes for graphics cards.
+# torch comes first and under its exact pin: as a dependency it would install gigabytes for graphics cards.
 # kenlm is compiled here; without a C++ compiler only the tests that compare with it are skipped.
 .venv/.installed: requirements.lock pyproject.toml
 	@echo "Setting up .venv from requirements.lock: a few minutes, once."

@@ -43,7 +43,7 @@ class CannotRead(LidstoneError, OSError):
 
 
 class LoadMethod:
-    """How KenLM brings a binary into memory. Accepted, without effect: lidstone maps files."""
+    """How KenLM loads a binary. Accepted, without effect: lidstone maps files."""
 
     LAZY, POPULATE_OR_LAZY, POPULATE_OR_READ, READ, PARALLEL_READ = range(5)
 

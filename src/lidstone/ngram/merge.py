@@ -48,7 +48,7 @@ def same_ngrams(one: Trie, other: Trie) -> bool:
 
 
 def union(one: Trie, other: Trie) -> tuple[Trie, Nodes, Nodes]:
-    """The trie of all n-grams of two tries, and where each one's nodes stand in it.
+    """The trie of all n-grams of two tries, and the position in it of each one's nodes.
 
     Within a level both are sorted by (parent, word), and so is their union: a merge per level.
     """

@@ -1,7 +1,7 @@
 """The compiled kernels behind `BackoffTable`.
 
 One word after one history: walk from the history's node down its suffix links, adding up rows. Whole streams: with the
-full p(w|h) of every n-gram at hand, the longest n-gram that matches is all there is to find, as in KenLM.
+full p(w|h) of every n-gram stored, only the longest matching n-gram has to be found, as in KenLM.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Smoothing as a training loss: the signed split, the fused losses, and their dense judge."""
+"""Smoothing as a training loss: the signed split, the fused losses, and their dense reference."""

@@ -62,7 +62,7 @@ class Table(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the operators must know of a table besides its tensors."""
+    """What the operators need of a table besides its tensors."""
 
     order: int
     ngram: bool

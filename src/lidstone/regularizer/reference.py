@@ -1,4 +1,4 @@
-"""The dense judge: the same loss written out as a matrix of targets, slow and obvious.
+"""The dense reference: the same loss written out as a matrix of targets, slow and obvious.
 
 Nothing here shares code with the fast path: histories are sliced from lists, the empirical distribution is counted
 with a dictionary, the target is a (positions, V) tensor in float64, and autograd does the gradient.

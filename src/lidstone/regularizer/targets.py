@@ -1,4 +1,4 @@
-"""What the loss needs to know of a table: its arrays as tensors that move with the model."""
+"""What the loss needs of a table: its arrays as tensors that move with the model."""
 
 from __future__ import annotations
 

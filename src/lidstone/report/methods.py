@@ -86,8 +86,8 @@ class Setting:
 
     def place(self, metric: Metric) -> float:
         """A key that sorts the best on validation first."""
-        judge = judge_of(self.runs, metric)
-        return judge.order(self.mean("valid", judge))
+        chosen_by = validation_metric(self.runs, metric)
+        return chosen_by.order(self.mean("valid", chosen_by))
 
     def best_run(self, metric: Metric) -> Run:
         """The seed with the best test score, as in the paper's best-seed tables."""
@@ -119,7 +119,7 @@ def metric_for(runs: Sequence[Run], name: str | None = None) -> Metric:
     return METRICS[key]
 
 
-def judge_of(runs: Sequence[Run], metric: Metric) -> Metric:
+def validation_metric(runs: Sequence[Run], metric: Metric) -> Metric:
     """The metric that chooses settings on validation: the report's; the task's own, if runs do not have it."""
     kept = metric.lower_is_better or any(math.isfinite(run.value("valid", metric.key)) for run in runs)
     return metric if kept else METRICS[OWN[runs[0].task]]

@@ -14,7 +14,7 @@ import numpy as np
 
 from lidstone.report.beside import NgramAlone, describe, mixed_score, ngram_alone
 from lidstone.report.labels import Label
-from lidstone.report.methods import Method, Metric, judge_of
+from lidstone.report.methods import Method, Metric, validation_metric
 
 DAGGER, DOUBLE_DAGGER = "†", "‡"
 
@@ -176,8 +176,9 @@ def _direction(metric: Metric) -> str:
 
 def _settings_note(methods: Sequence[Method], metric: Metric) -> str:
     tried = max((len(method.settings) for method in methods), default=1)
-    judge = judge_of([run for method in methods for run in method.chosen.runs], metric) if methods else metric
-    by = "" if judge == metric else f" by {judge.name}"
+    runs = [run for method in methods for run in method.chosen.runs]
+    chosen_by = validation_metric(runs, metric) if methods else metric
+    by = "" if chosen_by == metric else f" by {chosen_by.name}"
     return f"settings chosen on validation{by} among up to {tried} of each method" if tried > 1 else ""
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from lidstone.errors import DataError, InputError, TextError
 from lidstone.text.reading.kinds import HEAD, kind_of, not_text
+from lidstone.text.reading.lines import MARK, whole_lines
 from lidstone.text.reading.streams import Source, name_of, open_bytes
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "tokenize",
 ]
 
-MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
 Sentence = TypeVar("Sentence")
 
 
@@ -107,7 +107,7 @@ def split_sentences(
 
 def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
     offset = lines = 0
-    for chunk in _whole_lines(source, chunk_bytes):
+    for chunk in whole_lines(source, chunk_bytes):
         kind = "text" if offset else kind_of(chunk[:HEAD])
         if kind not in ("text", "arpa", "binary"):  # for binary data the decoder reports the first bad byte
             raise not_text(kind, source)
@@ -117,19 +117,6 @@ def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
             chunk, text = chunk[len(MARK) :], text[1:]
         if chunk:
             yield chunk, text
-
-
-def _whole_lines(source: Source, chunk_bytes: int) -> Iterator[bytes]:
-    with open_bytes(source) as stream:
-        begun: list[bytes] = []  # the incomplete line at the end of the last block, of any length
-        while block := stream.read(chunk_bytes):
-            cut = block.rfind(b"\n") + 1
-            if cut:
-                yield b"".join((*begun, memoryview(block)[:cut]))
-                begun = []
-            begun.append(block[cut:])
-        if any(begun):
-            yield b"".join(begun)
 
 
 def _decode(chunk: bytes, name: str, offset: int, lines: int) -> str:

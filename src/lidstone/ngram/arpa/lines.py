@@ -39,7 +39,7 @@ class Section:
     backoffs: NDArray[np.float64]
     """log10 of the backoff; 0 where the line has none"""
     lines: NDArray[np.int64]
-    """where each stands in the file"""
+    """the position of each in the file"""
 
     @property
     def columns(self) -> tuple[NDArray[Any], ...]:

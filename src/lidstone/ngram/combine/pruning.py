@@ -6,7 +6,7 @@ Without hw its history h has the backoff a'(h), and the distance to the model be
     left(h) = 1 - sum of p(v|h) over the listed v,      a'(h) = (left(h) + p(w|h)) / (lower(h) + p(w|h'))
     lower(h) = 1 - sum of p(v|h') over the listed v,    p(h) = the product along h, with p(</s>) for p(<s>)
 
-Every n-gram is judged by itself, against the whole model, as SRILM and OpenGrm do. hw goes if exp(D) - 1 < entropy, the
+Every n-gram is tested alone, against the whole model, as SRILM and OpenGrm do. hw goes if exp(D) - 1 < entropy, the
 relative change of the perplexity, and if no n-gram that stays needs it as its prefix or suffix. What stays keeps its
 probability; backoffs are computed again, so the result sums to one.
 """
@@ -136,7 +136,7 @@ def _score(first, suffixes, probs, backoffs, joint, lower, scores):  # type: ign
             if joint[history] == 0.0 or left + p == 0.0:
                 scores[node] = 0.0
             elif below == 0.0:
-                scores[node] = np.inf if p > 0.0 else 0.0  # nothing below stands in for it
+                scores[node] = np.inf if p > 0.0 else 0.0  # no lower order can replace it
             else:
                 log_new = np.log((left + p) / (lower[history] + below))
                 change = p * (np.log(below) + log_new - np.log(p)) if p > 0.0 else 0.0

@@ -55,7 +55,7 @@ class Files:
 
     @property
     def place(self) -> Place:
-        """Where reading stands."""
+        """The position of the reader."""
         return Place(**self.state["place"])
 
     @property
@@ -64,7 +64,7 @@ class Files:
         return bool(self.state["sizes"])
 
     def path(self, name: str) -> Path:
-        """Where one of the files stands while the run goes on."""
+        """The length of one of the files while the run goes on."""
         return Path(self.stem + NAMES[name])
 
     def write(self, name: str, block: bytes) -> None:

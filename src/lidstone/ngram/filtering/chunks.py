@@ -1,19 +1,19 @@
-"""Sources of any size as pieces of whole lines that know where they stand, so that reading can go on from there."""
+"""Sources of any size as pieces of whole lines with their positions, so that reading can continue at any of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lidstone.text.reading.streams import Source, name_of, open_bytes
+from lidstone.text.reading.lines import MARK, whole_lines
+from lidstone.text.reading.streams import Source, name_of
 
 CHUNK_BYTES = 1 << 20
-_MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where reading stands: all before it has been read."""
+    """A position in the sources: all text before it has been read."""
 
     source: int = 0
     """the number of the source"""
@@ -58,37 +58,10 @@ def read_chunks(
     place = begin or Place()
     called = names or [name_of(source) for source in sources]
     for number in range(place.source, len(sources)):
-        for data in _whole_lines(sources[number], place.offset, chunk_bytes):
-            text = data.removeprefix(_MARK) if place.offset == 0 else data
+        for data in whole_lines(sources[number], chunk_bytes, place.offset):
+            text = data.removeprefix(MARK) if place.offset == 0 else data
             lines = data.count(b"\n") + (not data.endswith(b"\n"))
             end = Place(number, place.offset + len(data), place.line + lines, place.document + lines)
             yield Chunk(text.removesuffix(b"\n"), called[number], place, end)
             place = end
         place = Place(number + 1, 0, 0, place.document)
-
-
-def _whole_lines(source: Source, offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    with open_bytes(source) as stream:
-        if offset and stream.seekable():
-            stream.seek(offset)
-        else:
-            _skip(stream, offset)
-        begun: list[bytes] = []  # a line that the last block broke off in
-        while block := stream.read(chunk_bytes):
-            cut = block.rfind(b"\n") + 1
-            if cut:
-                yield b"".join((*begun, memoryview(block)[:cut]))
-                begun = []
-            if cut < len(block):
-                begun.append(block[cut:])
-        if begun:
-            yield b"".join(begun)
-
-
-def _skip(stream, offset: int) -> None:  # type: ignore[no-untyped-def]
-    """Read past what was done before: a compressed stream has no other way."""
-    while offset > 0:
-        block = stream.read(min(offset, 1 << 20))
-        if not block:
-            return
-        offset -= len(block)

@@ -52,7 +52,7 @@ def json_lines(raw: Sequence[bytes], names: Sequence[str], columns: Columns) -> 
 
 
 def compressor(name: str) -> Callable[[bytes], bytes]:
-    """What compresses a block as the name of the file asks; blocks one after the other are a file of that format."""
+    """The function that compresses a block for a file of this name; consecutive blocks are a file of that format."""
     kinds: dict[str, Callable[[bytes], bytes]] = {
         "gz": lambda block: gzip.compress(block, 6, mtime=0),
         "bz2": bz2.compress,

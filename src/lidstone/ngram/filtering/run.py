@@ -88,7 +88,7 @@ def run(
     advance: Callable[[int], None],
     chunk_bytes: int = CHUNK_BYTES,
 ) -> dict[str, float]:
-    """Do the job from where `files` stands to the end; returns the totals."""
+    """Do the job from the position of `files` to the end; returns the totals."""
     totals = Totals(dict(files.state["totals"]))
 
     def go(work: Callable[[Chunk], Done]) -> None:

@@ -92,7 +92,7 @@ def cut_at(file: Path, share: float) -> Cut:
 
 
 def _place(file: Path, key: np.uint64, number: int) -> int:
-    """Where in the corpus the document stands that is number so and so of those with this key."""
+    """The position in the corpus of the document with this number among those with this key."""
     for numbers, keys in _blocks(file):
         equal = numbers[keys == key]
         if number <= len(equal):

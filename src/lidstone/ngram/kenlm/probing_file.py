@@ -1,4 +1,4 @@
-"""KenLM's probing models: hash tables that are used where they stand in the file.
+"""KenLM's probing models: hash tables that are used in place, in the mapped file.
 
 vocabulary       version and number of words, uint32 each; a hash table from the hash of a word to its id
 unigrams         by id: log10 p, log10 of the backoff, with rest costs a third number; float32
@@ -36,7 +36,7 @@ _ENTRY = np.dtype([("key", "<u8"), ("id", "<u4")])
 
 
 def map_probing(data: NDArray[np.uint8], header: Header, path: str | Path) -> Packed:
-    """Where everything stands, once it is certain that it stands inside the file."""
+    """The positions of all parts, after a check that they are inside the file."""
     values = 12 if header.kind == REST else 8
     layout = np.zeros(TABLES + 2 * header.order, np.int64)
     layout[[ORDER, UNIGRAM_BYTES, MIDDLE_BYTES]] = header.order, values, 8 + values

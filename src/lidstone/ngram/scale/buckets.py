@@ -59,7 +59,7 @@ def _slice(run: Run, begin: int, end: int | None, bos: int) -> Slice:
 
 
 def _position(run: Run, key: int, bos: int) -> int:
-    """Where a key stands, or would stand, among the 2-grams of a run."""
+    """The position of a key, or where it would be inserted, among the 2-grams of a run."""
     head, word = key >> BITS, key & 0xFFFFFFFF
     if run.bos <= head < bos:  # a word that came after this run, where only <s> is beyond it
         head, word = run.bos, 0

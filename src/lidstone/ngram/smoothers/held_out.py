@@ -31,7 +31,7 @@ class Observed:
     likely: Floats
     """c(hw)/c(h), 0 where not known"""
     dropped: Floats
-    """the part of c(h) that thresholds dropped: a walk that stops there goes on all the same"""
+    """the part of c(h) that thresholds dropped: a walk that stops there continues all the same"""
     floor: float
     """the uniform probability"""
 

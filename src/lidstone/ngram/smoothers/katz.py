@@ -1,4 +1,4 @@
-"""Katz (1987) back-off, as Chen & Goodman read it: seen words keep a Good-Turing share, the rest asks the order below.
+"""Katz (1987) back-off, as Chen & Goodman read it: seen words keep a Good-Turing share, the rest backs off.
 
     p(w|h) = d_c c(hw) / c(h)   if c(hw) > 0,   else alpha(h) p(w|h')
     d_r = (r*/r - A) / (1 - A) for r <= k, else 1,     r* = (r+1) n_{r+1} / n_r,     A = (k+1) n_{k+1} / n_1
@@ -44,7 +44,7 @@ class Katz:
     """
 
     k: int = 5
-    """counts above k are trusted as they are; 2 or more"""
+    """counts above k are not discounted; 2 or more"""
     unigrams: Literal["discounted", "ml"] = "discounted"
     """discounted, to leave something for words not seen; or ml, plain relative frequencies (as OpenGrm does)"""
     fallback: float | None = None

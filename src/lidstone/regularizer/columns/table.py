@@ -192,7 +192,7 @@ def _keys(trie: Trie) -> NDArray[np.int64]:
 
 
 def _find(keys: Tensor, nodes: Tensor, words: Tensor, unigrams: int) -> Tensor:
-    """Where (node, word) stands among the keys, or -1."""
+    """The position of (node, word) among the keys, or -1."""
     if not len(keys):
         return torch.full_like(nodes, -1)
     wanted = nodes * unigrams + words

@@ -1,6 +1,6 @@
 """The smoothed rows of a batch in plain tensor code: each distinct history is expanded once, in few operations.
 
-A history is a chain of nodes, from its longest known suffix down to its last word, and each node brings the n-grams
+A history is a chain of nodes, from its longest known suffix down to its last word, and each node adds the n-grams
 that extend it. `expand` lists the n-grams of the distinct histories and adds them into one dense row per history. How
 many rows and n-grams there are is one number, for which the host waits once; once for all chunks of a batch too.
 """
@@ -45,7 +45,7 @@ def search(nodes: Tensor, words: Tensor, table: Table, facts: Facts) -> tuple[Te
 
 
 def distinct(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The distinct states, filled up with -1; where each state stands among them; and the last place that is used.
+    """The distinct states, filled up with -1; the position of each state among them; and the last place that is used.
 
     >>> distinct(torch.tensor([7, 3, 7]))
     (tensor([ 3,  7, -1]), tensor([1, 0, 1]), tensor(1))

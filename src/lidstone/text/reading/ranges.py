@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from lidstone.text.corpora import MARK
+from lidstone.text.reading.lines import MARK
 from lidstone.text.reading.streams import COMPRESSED
 
 _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PAR1")

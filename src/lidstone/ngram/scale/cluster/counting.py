@@ -134,7 +134,7 @@ def _number_words(
 
 
 def _in_order(words: Iterable[bytes]) -> bytes:
-    """Every word once, where it stands first."""
+    """Every word once, at its first occurrence."""
     text = io.BytesIO(b"".join(words))
     return b"".join(block.new_words for block in read_blocks([text], 1 << 20))
 

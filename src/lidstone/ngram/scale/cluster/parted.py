@@ -27,7 +27,7 @@ WORDS, INDEX, WHOLE = "words.safetensors", "parts.json", "counts.safetensors"
 
 
 def save_parts(folder: Path, parts: Parts, files: Sequence[Path]) -> None:
-    """Complete a folder in which the parts stand already."""
+    """Complete a folder that already has the parts."""
     write_counts(folder / WORDS, Parts(parts.vocab, 1, parts.unigrams, []))
     names = [path.name for path in files]
     write_text(folder / INDEX, json.dumps({"order": parts.order, "parts": names, "lidstone": __version__}))

@@ -21,7 +21,7 @@
   dark.addEventListener("change", showTheme);
   showTheme();
 
-  // Legends: a button shows or hides its method in its own figure; pointing at it brings the method to the fore.
+  // Legends: a button shows or hides its method in its own figure; pointing at it highlights the method.
   for (const figure of document.querySelectorAll("figure")) {
     const series = [...figure.querySelectorAll("g.series")];
     for (const key of figure.querySelectorAll("button.key")) {
