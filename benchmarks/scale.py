@@ -3,6 +3,8 @@
 Text file to fitted modified Kneser-Ney: in memory, on disk (`count_to_file`), on a local Ray with 1 and 2 workers, and
 lmplz with the same memory where it is on the PATH. The text is drawn from a table that was fitted on the corpora of
 LIDSTONE_DATA. Every measurement is a process of its own, with warm kernels; methods take turns; medians are compared.
+Figures are added to those of earlier runs, and what is measured already is not measured again: go on size by size.
+`--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes, and
 `--page` writes the tables of docs/scale.md from the figures measured last.
 """
 
@@ -21,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import _plan
 from _timing import PEAK, RESULTS, write_results
 
 METHODS = ("memory", "one core", "disk", "ray 1", "ray 2", "lmplz")
@@ -105,7 +108,7 @@ def run_lmplz(text: Path, order: int, memory: int, folder: Path) -> dict[str, fl
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        sys.exit(f"error: lmplz gave {process.returncode} at order {order}")
+        sys.exit(f"error: lmplz gave {process.returncode} at order {order}; try: {' '.join(command)} < {text}")
     seconds = time.perf_counter() - start
     return {"seconds": seconds, "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss * 1024}
 
@@ -143,7 +146,7 @@ def tables(figures: dict[str, Any]) -> str:
     """The measured part of docs/scale.md."""
     machine = figures["hardware"]
     lines = [
-        f"Measured on {machine['cpu']}, {machine['cores']} cores; medians of {figures['rounds']}; memory limit "
+        f"Measured on {machine['cpu']}, {machine['cores']} cores; medians of up to {figures['rounds']}; memory limit "
         f"{figures['memory'] / 2**30:g} GB; load average {figures['load_average_at_start']:.1f} at the start.",
         "",
         "| tokens, order | method | wall s | processor s | tokens/s | peak GB | counting peak / limit | lmplz / ours |",
@@ -197,6 +200,9 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "lidstone-scale")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="minutes to measure for (no limit)")
+    parser.add_argument("--plan", action="store_true", help="say what would be measured and how long it takes, and end")
+    parser.add_argument("--again", action="store_true", help="forget the figures of earlier runs")
     parser.add_argument("--page", action="store_true", help="write docs/scale.md from the last figures, and end")
     arguments = parser.parse_args()
     if arguments.page:
@@ -206,17 +212,46 @@ def main() -> None:
 
     arguments.folder.mkdir(exist_ok=True, parents=True)
     methods = [method for method in arguments.methods if method != "lmplz" or shutil.which("lmplz")]
-    figures: dict[str, Any] = {"rounds": arguments.rounds, "memory": parse_size(arguments.memory)}
-    figures |= {"load_average_at_start": os.getloadavg()[0], "runs": {}}
+    figures = earlier(arguments.again)
+    if figures.get("memory", limit := parse_size(arguments.memory)) != limit:
+        sys.exit("error: earlier figures are for another --memory\nhint: give the same, or --again")
+    figures |= {"rounds": arguments.rounds, "memory": limit}
+    figures.setdefault("load_average_at_start", os.getloadavg()[0])
+    end = time.monotonic() + 60 * arguments.budget
+    total = 0.0
     for tokens in map(int, arguments.tokens):
-        text = write_text(tokens, arguments.folder)
         for order in arguments.orders:
-            print(f"{tokens:,} tokens, order {order}", flush=True)
-            found = bench(text, order, figures["memory"], methods, arguments.rounds, arguments.folder)
-            size = text.stat().st_size
-            run = {"tokens": tokens, "order": order, "bytes": size, "methods": found}
-            figures["runs"][f"{tokens / 1e6:g}M, {order}"] = run
-    print(f"written to {write_results('scale', figures)}")
+            name = f"{tokens / 1e6:g}M, {order}"
+            left = _plan.missing(methods, tokens, order, figures["runs"], name)
+            text = arguments.folder / f"sample-{tokens}.txt"
+            writing = 0 if text.exists() else _plan.WRITING * tokens / 1e6
+            per_round = sum(_plan.seconds(method, tokens, order, figures["runs"]) for method in left)
+            time_left = (60 * arguments.budget - total if arguments.plan else end - time.monotonic()) - writing
+            rounds = _plan.rounds_within(per_round, arguments.rounds, time_left) if left else 0
+            total += writing + per_round * rounds
+            print(f"{name}: {rounds} rounds of {', '.join(left) or 'nothing'}, {per_round * rounds / 60:.1f} minutes")
+            if rounds and not arguments.plan:
+                text = write_text(tokens, arguments.folder)
+                add_run(figures, name, text, tokens, order, left, rounds)
+    print(f"{total / 60:.0f} minutes in all were expected")
+
+
+def earlier(forget: bool) -> dict[str, Any]:
+    """The figures of earlier runs, to which those of this one are added."""
+    path = RESULTS / "scale.json"
+    figures = {"runs": {}} if forget or not path.exists() else json.loads(path.read_text())
+    return {key: value for key, value in figures.items() if key != "hardware"}
+
+
+def add_run(
+    figures: dict[str, Any], name: str, text: Path, tokens: int, order: int, methods: list[str], rounds: int
+) -> None:
+    """Measure the methods at one size and order, and write the figures."""
+    found = bench(text, order, figures["memory"], methods, rounds, text.parent)
+    run = {"tokens": tokens, "order": order, "bytes": text.stat().st_size, "rounds": rounds}
+    known = figures["runs"].get(name, {}).get("methods", {})
+    figures["runs"][name] = run | {"methods": {m: (known | found)[m] for m in METHODS if m in known | found}}
+    print(f"written to {write_results('scale', figures)}", flush=True)
 
 
 if __name__ == "__main__":
