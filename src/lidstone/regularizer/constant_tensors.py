@@ -38,10 +38,13 @@ class ConstantTensors(nn.Module):
         self._before_meta: dict[str, Tensor] = {}
         self._file: Path | None = None
 
-    def _keep(self, name: str, array: np.ndarray, dtype: torch.dtype) -> None:
-        """Make an array a constant tensor, on the CPU even under `torch.device("meta")`."""
+    def _keep(self, name: str, array: np.ndarray, dtype: torch.dtype, *, copy: bool = True) -> None:
+        """Make an array a constant tensor, on the CPU even under `torch.device("meta")`.
+
+        copy=False shares the memory of an array that has the right type.
+        """
         given = torch.from_numpy(np.require(array, requirements=["C", "W"]))
-        setattr(self, name, given.to(dtype, copy=given.dtype == dtype))
+        setattr(self, name, given.to(dtype, copy=copy and given.dtype == dtype))
         self._constants = (*dict.fromkeys((*self._constants, name)),)
 
     def constants(self) -> dict[str, Tensor]:

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
+from lidstone.ngram.storage.checked_tensors import is_mapped
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.regularizer.constant_tensors import ConstantTensors
-from lidstone.regularizer.kernels.choice import kernels_for
+from lidstone.regularizer.kernels.choice import kernel_name, kernels_for
 from lidstone.regularizer.plan import Empirical, Facts, Plan, Table
 from lidstone.regularizer.split import SignedSplit, signed_split, slot_shifts
 from lidstone.text.vocabulary import Vocabulary
@@ -29,7 +30,11 @@ class Targets(ConstantTensors):
     predicted: Tensor
     strengths: Tensor
     zs: Tensor
+    first: Tensor
     words: Tensor
+    suffixes: Tensor
+    rows: Tensor
+    backoffs: Tensor
 
     def __init__(self, table: BackoffTable, counts: Counts | None, empirical: Empirical) -> None:
         super().__init__()
@@ -49,16 +54,24 @@ class Targets(ConstantTensors):
         self.strengths, self._strengths = torch.zeros(2, device="cpu"), (0.0, 0.0)
 
     def _keep_table(self, table: BackoffTable, with_top: bool) -> None:
-        trie = table.trie
+        trie, mapped = table.trie, with_top and stands_in_a_file(table)
+        self._keep("first", trie.first, torch.int32, copy=not mapped)
+        self._keep("words", trie.words, torch.int32, copy=not mapped)
         # in ngram form the rows of the top order are replaced by `plus`, so they are not kept
-        rows = table.rows if with_top else table.rows[: trie.inner]
-        self._keep("first", trie.first, torch.int32)
-        self._keep("words", trie.words, torch.int32)
-        self._keep("suffixes", np.append(trie.suffixes[: trie.inner], -1), torch.int32)
-        self._keep("rows", np.append(rows, 0.0), torch.float32)
-        self._keep("backoffs", np.append(table.backoffs, 1.0), torch.float32)
+        self._keep("suffixes", trie.suffixes if mapped else trie.suffixes[: trie.inner], torch.int32, copy=False)
+        self._keep("rows", table.rows if with_top else table.rows[: trie.inner], torch.float32, copy=False)
+        self._keep("backoffs", table.backoffs, torch.float32, copy=False)
+        if not mapped:
+            self._add_ends()
         self._keep("tokens", history_tokens(table.vocab), torch.int32)
         self._keep("predicted", predicted_words(table), torch.bool)
+
+    def _add_ends(self) -> None:
+        """Add the values of node -1, "no history", which the loops of the CPU do not read: this copies the tensors."""
+        self.suffixes = nn.functional.pad(self.suffixes[: len(self.backoffs)], (0, 1), value=-1)
+        self.rows, self.backoffs = (
+            nn.functional.pad(tensor, (0, 1), value=value) for tensor, value in ((self.rows, 0.0), (self.backoffs, 1.0))
+        )
 
     def _keep_split(self, table: BackoffTable, parts: SignedSplit | None) -> None:
         none = np.empty(0)
@@ -103,6 +116,8 @@ class Targets(ConstantTensors):
     @property
     def table(self) -> Table:
         """The tensors, as the operators take them."""
+        if len(self.backoffs) < len(self.first) and kernel_name(self.device) != "cpu":
+            self._add_ends()
         return Table(*(getattr(self, name) for name in Table._fields))
 
     @property
@@ -111,9 +126,15 @@ class Targets(ConstantTensors):
         return self.base.device
 
 
+def stands_in_a_file(table: BackoffTable) -> bool:
+    """Whether the arrays of a table are parts of a mapped file that the loss can use as they are: plain float32."""
+    plain = table.codes is None and table.trie.packed is None and table.trie.node_type == np.int32
+    return plain and table.rows.dtype == table.backoffs.dtype == np.float32 and is_mapped(table.rows)
+
+
 def search_steps(trie: Trie) -> int:
-    """How many halvings find a word among the children of any node."""
-    return max(int(np.diff(trie.first).max(initial=0)), 1).bit_length()
+    """How many halvings find a word among the children of any node; single words have the most children."""
+    return max(int(np.diff(trie.first[: trie.levels[1] + 1]).max(initial=0)), 1).bit_length()
 
 
 def history_tokens(vocab: Vocabulary) -> np.ndarray:
@@ -131,7 +152,8 @@ def predicted_words(table: BackoffTable) -> np.ndarray:
     Not those of probability 0, nor those that the text of the n-grams never had: no n-gram holds them, and each is less
     probable than any word that some n-gram holds.
     """
-    held = table.trie.words[table.vocab.size + 1 :]
+    trie = table.trie
+    held = trie.words[trie.level(2)] if table.order > 1 else trie.words[:0]  # longer n-grams end in no other words
     least = table.base[held].min(initial=np.inf) if len(held) else 0.0
     known = (table.base > 0) & (table.base >= least)
     known[held] = table.base[held] > 0
