@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.filtering.documents import Documents
+from lidstone.ngram.kenlm.blocks import LINE_FEED
 from lidstone.ngram.kenlm.lines import score_many
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_table
@@ -65,11 +66,9 @@ def score_documents(scorer: Scorer, documents: Documents) -> Scores:
 
 def _score_lines(scorer: Scorer, text: bytes) -> Scores:
     """Each line as a sentence; the compiled loop lets other threads run."""
-    ends = np.append(np.flatnonzero(np.frombuffer(text, np.uint8) == 10), len(text))
-    begins = np.append(0, ends[:-1] + 1)
-    single, exact = np.empty(len(ends), np.float32), np.empty(len(ends))
-    words, unknown = np.empty(len(ends), np.int64), np.empty(len(ends), np.int64)
-    score_many(scorer.packed.layout, text + PADDING, begins, ends, True, True, single, exact, words, unknown)
+    count = text.count(b"\n") + 1
+    single, exact, words, unknown = np.empty(count, np.float32), np.empty(count), *np.empty((2, count), np.int64)
+    score_many(scorer.packed.layout, text + PADDING, LINE_FEED, True, True, single, exact, words, unknown)
     return Scores(exact, words + 1, unknown)
 
 

@@ -10,11 +10,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.kenlm.memory import first_slot
+from lidstone.ngram.kenlm.hash_tables import GROUP, entries_per_group, group_of
 from lidstone.ngram.kenlm.step import (
+    GROUPED,
     MIDDLE_BYTES,
     ORDER,
-    SCATTER,
     TABLES,
     UNIGRAM_BYTES,
     UNIGRAMS,
@@ -22,11 +22,11 @@ from lidstone.ngram.kenlm.step import (
     VOCAB_BUCKETS,
 )
 
-MULTIPLIER = 2.0
-"""Buckets per n-gram. KenLM's default is 1.5; with more of them fewer look-ups meet another n-gram first."""
+ROOM = 2.0
+"""Entries per n-gram, taken or empty: with more of them fewer groups are full, and fewer look-ups read a second one."""
 
-MOST_BUCKETS = 2**32 - 1
-"""`first_slot` multiplies 32 bits by their number."""
+MOST_GROUPS = 2**32 - 1
+"""`group_of` multiplies 32 bits by their number."""
 
 _WORD = np.dtype([("key", "<u8"), ("id", "<u4")])
 _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4")])
@@ -67,7 +67,7 @@ def pack(words: NDArray[np.uint64], ids: NDArray[np.integer], levels: list[Level
     tables += [_ngrams(level, top=level is levels[-1]) for level in levels[1:]]
     data, addresses = _joined(tables)
     layout = np.zeros(TABLES + 2 * len(levels), np.int64)
-    layout[[ORDER, SCATTER, UNIGRAM_BYTES, MIDDLE_BYTES]] = len(levels), 1, _UNIGRAM.itemsize, _MIDDLE.itemsize
+    layout[[ORDER, GROUPED, UNIGRAM_BYTES, MIDDLE_BYTES]] = len(levels), 1, _UNIGRAM.itemsize, _MIDDLE.itemsize
     layout[list(special)] = list(special.values())
     layout[[UNIGRAMS, VOCAB, VOCAB_BUCKETS]] = addresses[0], addresses[1], len(tables[1])
     for k, (address, table) in enumerate(zip(addresses[2:], tables[2:], strict=True)):
@@ -76,9 +76,10 @@ def pack(words: NDArray[np.uint64], ids: NDArray[np.integer], levels: list[Level
 
 
 def _joined(tables: list[NDArray]) -> tuple[NDArray[np.uint8], list[int]]:
-    """The tables one after the other, and the address of each."""
-    starts = np.cumsum([0, *(-(-table.nbytes // 64) * 64 for table in tables)])
-    data = np.empty(starts[-1], np.uint8)  # numpy asks for large pages here, not for zeros
+    """The tables one after the other, and the address of each, a multiple of the size of a group."""
+    starts = np.cumsum([0, *(-(-table.nbytes // GROUP) * GROUP for table in tables)])
+    room = np.empty(starts[-1] + GROUP, np.uint8)  # numpy asks for large pages here, not for zeros
+    data = room[-room.ctypes.data % GROUP :][: starts[-1]]
     for start, end, table in zip(starts, starts[1:], tables, strict=False):
         data[start : start + table.nbytes] = table.view(np.uint8)
         data[start + table.nbytes : end] = 0  # equal models have equal bytes
@@ -110,24 +111,30 @@ def _marked_backoffs(level: Level) -> NDArray[np.float32]:
 
 
 def _table(keys: NDArray[np.uint64], entry: np.dtype, columns: dict[str, NDArray]) -> NDArray:
-    if len(keys) >= MOST_BUCKETS:
-        raise InputError(f"a scorer cannot hold {len(keys)} n-grams of one order", hint=f"the limit is {MOST_BUCKETS}")
-    table = np.zeros(min(max(len(keys) + 1, int(len(keys) * MULTIPLIER)), MOST_BUCKETS), entry)
-    slots = _place(keys, len(table))
+    """The entries in groups: fields of a group are those of its entries, and what remains of its 64 bytes."""
+    each = entries_per_group(entry.itemsize)
+    groups = max(int(len(keys) * ROOM) // each, 0) + 1
+    if groups > MOST_GROUPS:
+        raise InputError(
+            f"a scorer cannot hold {len(keys)} n-grams of one order",
+            hint=f"the limit is {int(MOST_GROUPS * each / ROOM)}",
+        )
+    table = np.zeros(groups, np.dtype({"names": ["entries"], "formats": [(entry, each)], "itemsize": GROUP}))
+    at, place = _place(keys, groups, each)
     for name, column in {"key": keys, **columns}.items():
-        table[name][slots] = column
+        table["entries"][name][at, place] = column
     return table
 
 
 @njit(cache=True, nogil=True)
-def _place(keys, buckets):  # type: ignore[no-untyped-def]
-    """A slot for each key: the first free one from where the search for it will begin."""
-    taken = np.zeros(buckets, np.bool_)
-    slots = np.empty(len(keys), np.int64)
+def _place(keys, groups, each):  # type: ignore[no-untyped-def]
+    """A group and a place in it for each key: the first group with room from where the search for it begins."""
+    taken = np.zeros(groups, np.int8)
+    at, place = np.empty(len(keys), np.int64), np.empty(len(keys), np.int8)
     for i in range(len(keys)):
-        slot = first_slot(buckets, True, keys[i])
-        while taken[slot]:
-            slot = slot + 1 if slot + 1 < buckets else 0
-        taken[slot] = True
-        slots[i] = slot
-    return slots
+        group = group_of(groups, keys[i])
+        while taken[group] == each:
+            group = group + 1 if group + 1 < groups else 0
+        at[i], place[i] = group, taken[group]
+        taken[group] += 1
+    return at, place

@@ -1,33 +1,30 @@
-"""Sentences as bytes in, scores out: the compiled loops over words and lines.
-
-Words are taken in blocks, across lines. For a block all hashes come first, then all ids, then all bigrams, and each
-pass asks for the memory of the next: most look-ups then find their entry in the cache. The results do not depend on it.
-"""
+"""Sentences as bytes in, scores out: the compiled loops over lines."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.memory import SIGN, address_of, first_slot, load_u8, load_u32, prefetch, store_u32
+from lidstone.ngram.kenlm.blocks import (
+    BACKOFFS,
+    BLOCK,
+    MOST,
+    NONE,
+    START,
+    WORD,
+    find_ngrams,
+    find_unigrams,
+    find_words,
+    read_block,
+    sum_logprobs,
+)
+from lidstone.ngram.kenlm.memory import address_of, load_u8, store_u32
 from lidstone.ngram.kenlm.step import (
-    BOS,
     EOS,
-    LONGEST_BYTES,
-    MIDDLE_BYTES,
     ORDER,
-    SCATTER,
     STATE_SIZE,
-    TABLES,
-    UNIGRAM_BYTES,
-    UNIGRAMS,
     UNK,
     UNSOUGHT,
-    VOCAB,
-    VOCAB_BUCKETS,
-    VOCAB_BYTES,
-    extend_key,
-    find_ngram,
     find_word,
     part,
     step,
@@ -35,118 +32,48 @@ from lidstone.ngram.kenlm.step import (
 )
 from lidstone.ngram.kenlm.words import is_space, word_end, word_hash
 
-BLOCK = 32
-"""Words a pass."""
-WORD, START, END = 0, 1, 2
-"""What stands at a place of a block."""
-MOST = 7
-"""The longest history, and so the most words that a block must know of the one before."""
-
 
 @njit(cache=True, nogil=True)
-def read_block(layout, text, begins, ends, line, position, eos, hashes, kinds):  # type: ignore[no-untyped-def]
-    """The next words, with marks where lines begin and end: how many, and in which line and where the text goes on.
+def score_many(layout, text, separator, bos, eos, single, exact, words, unknown):  # type: ignore[no-untyped-def]
+    """Per line the sum of log10 p, in float32 as KenLM adds and in float64; words, and unknown words.
 
-    A position of -1 says that the line has not begun.
+    The text ends with the padding. The last line has no separator after it.
     """
-    count = 0
-    vocab, buckets, scatter = part(layout, VOCAB), part(layout, VOCAB_BUCKETS), part(layout, SCATTER)
-    while line < len(begins) and count < BLOCK:
-        if position < 0:
-            kinds[count] = START
-            count += 1
-            position = begins[line]
-        elif position >= ends[line]:
-            kinds[count] = END
-            count += eos
-            position = np.int64(-1)
-            line += 1
-        elif is_space(load_u8(text + position)):
-            position += 1
-        else:
-            stop = word_end(text, position)
-            hashes[count] = word_hash(text, position, stop)
-            prefetch(vocab + first_slot(buckets, scatter, hashes[count]) * VOCAB_BYTES)
-            kinds[count] = WORD
-            count += 1
-            position = stop
-    return count, line, position
-
-
-@njit(cache=True, nogil=True)
-def prefetch_ngram(layout, i, key):  # type: ignore[no-untyped-def]
-    """Ask for the memory of the n-gram of order i + 2 with this key."""
-    stride = LONGEST_BYTES if i == part(layout, ORDER) - 2 else part(layout, MIDDLE_BYTES)
-    slot = first_slot(part(layout, TABLES + 2 * i + 1), part(layout, SCATTER), key)
-    prefetch(part(layout, TABLES + 2 * i) + slot * stride)
-
-
-@njit(cache=True, nogil=True)
-def look_up(layout, hashes, kinds, count, ids):  # type: ignore[no-untyped-def]
-    """The ids of a block, after the MOST ids before it: words, `<s>` where a line begins, `</s>` where it ends."""
-    for i in range(count):
-        if kinds[i] == WORD:
-            ids[MOST + i] = find_word(layout, hashes[i])
-        else:
-            ids[MOST + i] = part(layout, BOS if kinds[i] == START else EOS)
-        prefetch_ngram(layout, 0, extend_key(np.uint64(ids[MOST + i]), ids[MOST + i - 1]))
-
-
-@njit(cache=True, nogil=True)
-def look_up_bigrams(layout, ids, count, bigrams):  # type: ignore[no-untyped-def]
-    """The entry of each word and the one before it, for `step`."""
-    unigrams, width, order = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES), part(layout, ORDER)
-    for i in range(count):
-        word = ids[MOST + i]
-        key = extend_key(np.uint64(word), ids[MOST + i - 1])
-        at = np.int64(0) if load_u32(unigrams + word * width) & SIGN else find_ngram(layout, 0, key)
-        bigrams[i] = at
-        if at and not load_u32(at + 8) & SIGN:  # a longer n-gram ends in this one
-            for k in range(1, order - 1):
-                key = extend_key(key, ids[MOST + i - k - 1])
-                prefetch_ngram(layout, k, key)
-
-
-@njit(cache=True, nogil=True)
-def score_many(layout, text, begins, ends, bos, eos, single, exact, words, unknown):  # type: ignore[no-untyped-def]
-    """Per line text[begin:end] the sum of log10 p, in float32 as KenLM adds and in float64; words, and unknown words.
-
-    After each line a space must follow, and after the last one the padding.
-    """
-    states, hashes, kinds = np.empty(2 * STATE_SIZE, np.uint32), np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int8)
-    ids, bigrams = np.zeros(MOST + BLOCK, np.int64), np.empty(BLOCK, np.int64)
-    model, address, unk = address_of(layout), address_of(text), layout[UNK]
-    before, after = address_of(states), address_of(states) + 4 * STATE_SIZE
-    line, position, at, count = 0, np.int64(-1), -1, BLOCK
+    order, unk, model, address, size = layout[ORDER], layout[UNK], address_of(layout), address_of(text), len(text) - 8
+    keys, kinds = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int8)
+    ids, places = np.zeros(MOST + BLOCK, np.int64), np.empty(BLOCK, np.int32)
+    numbers, logprobs = np.zeros((order + 2, BLOCK + 1), np.uint32), np.empty(BLOCK, np.float32)
+    position, inside, at, count = np.int64(0), False, -1, BLOCK
+    sums, sum32, counted, missing = 0.0, np.float32(0.0), 0, 0
     while count > 0:
-        count, line, position = read_block(model, address, begins, ends, line, position, eos, hashes, kinds)
-        look_up(model, hashes, kinds, count, ids)
-        look_up_bigrams(model, ids, count, bigrams)
+        count, position, inside = read_block(model, address, size, position, inside, separator, eos, keys, kinds)
+        find_words(model, count, kinds, keys, ids)
+        active = find_unigrams(model, bos, count, kinds, keys, ids, places, numbers)
+        find_ngrams(model, active, keys, ids, places, numbers)
+        sum_logprobs(order, count, numbers, logprobs)
         for i in range(count):
             if kinds[i] == START:
+                if at >= 0:
+                    single[at], exact[at], words[at], unknown[at] = sum32, sums, counted, missing
+                sums, sum32, counted, missing = 0.0, np.float32(0.0), 0, 0
                 at += 1
-                single[at], exact[at], words[at], unknown[at] = 0.0, 0.0, 0, 0
-                store_u32(before, 0)
-                if bos:
-                    write_start(model, before)
             else:
-                logprob, _ = step(model, before, ids[MOST + i], after, bigrams[i])
-                single[at] += logprob
-                exact[at] += logprob
-                words[at] += kinds[i] == WORD
-                unknown[at] += kinds[i] == WORD and ids[MOST + i] == unk
-                before, after = after, before
+                sum32 += logprobs[i]
+                sums += logprobs[i]
+                counted += kinds[i] == WORD
+                missing += kinds[i] == WORD and ids[MOST + i] == unk
         for i in range(MOST):
             ids[i] = ids[count + i]
+        for row in range(BACKOFFS, len(numbers)):
+            numbers[row, 0] = numbers[row, count]
+    single[at], exact[at], words[at], unknown[at] = sum32, sums, counted, missing
 
 
 @njit(cache=True, nogil=True)
 def score_one(layout, text, bos, eos):  # type: ignore[no-untyped-def]
     """The float32 sum of one sentence; `text` ends with the padding."""
-    single, exact, numbers = np.empty(1, np.float32), np.empty(1), np.zeros(4, np.int64)
-    numbers[1] = len(text) - 8
-    begins, ends, words, unknown = numbers[0:1], numbers[1:2], numbers[2:3], numbers[3:4]
-    score_many(layout, text, begins, ends, bos, eos, single, exact, words, unknown)
+    single, exact, numbers = np.empty(1, np.float32), np.empty(1), np.zeros(2, np.int64)
+    score_many(layout, text, NONE, bos, eos, single, exact, numbers[0:1], numbers[1:2])
     return single[0]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 SIGN = np.uint32(0x80000000)
@@ -79,35 +79,3 @@ def prefetch(typing: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
-
-
-@njit(cache=True, nogil=True)
-def first_slot(buckets, scatter, key):  # type: ignore[no-untyped-def]
-    """Where in a hash table the search for a key begins.
-
-    KenLM's tables take the key modulo the buckets. Ours (`scatter`) take the upper bits times the buckets, which
-    needs no division.
-    """
-    if scatter:
-        return np.int64(((key >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32))
-    return np.int64(key % np.uint64(buckets))
-
-
-@njit(cache=True, nogil=True)
-def find(table, buckets, stride, scatter, key):  # type: ignore[no-untyped-def]
-    """The address of the entry with this key, or 0: open addressing with linear probing; key 0 is an empty slot.
-
-    A damaged table may have no empty slot: the search ends after one round.
-    """
-    slot = first_slot(buckets, scatter, key)
-    for _ in range(buckets):
-        at = table + slot * stride
-        found = load_u64(at)
-        if found == key:
-            return at
-        if found == 0:
-            break
-        slot += 1
-        if slot == buckets:
-            slot = 0
-    return np.int64(0)

@@ -18,14 +18,11 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, TextError
 from lidstone.ngram.kenlm import lines
+from lidstone.ngram.kenlm.batches import Text, cut_batches, joined
+from lidstone.ngram.kenlm.blocks import LINE_FEED
 from lidstone.ngram.kenlm.build import Packed
 from lidstone.ngram.kenlm.step import EOS, ORDER, STATE_SIZE, UNK
 from lidstone.ngram.kenlm.words import PADDING
-
-PARALLEL_FROM = 100_000
-"""Bytes of text from which on threads are worth their start."""
-
-Text = str | bytes
 
 
 @dataclass(frozen=True)
@@ -80,26 +77,24 @@ class Scorer:
         self, texts: Sequence[Text], bos: bool = True, eos: bool = True, *, threads: int | None = None
     ) -> LineScores:
         """Many sentences at once, on all cores unless `threads` says otherwise."""
-        joined, ends = _join(texts)
-        begins = np.append(0, ends[:-1] + 1)[: len(ends)]
-        count = len(ends)
-        sums, counts = (np.empty(count), np.empty(count, np.float32)), np.empty((2, count), np.int64)
-        out = LineScores(*sums, counts[0], counts[1])
-        columns = (begins, ends, out.single, out.log10, out.words, out.oov)
-        jobs = _threads(threads)
-        jobs = jobs if len(joined) >= PARALLEL_FROM else 1
-        cuts = np.searchsorted(ends, np.linspace(0, len(joined), jobs + 1))
-        cuts[[0, -1]] = 0, len(ends)
+        if isinstance(texts, (str, bytes)):
+            raise InputError("score_lines takes a list of sentences, not one", hint="use score, or put it into a list")
+        texts = texts if isinstance(texts, (list, tuple)) else list(texts)
+        count = len(texts)
+        out = LineScores(np.empty(count), np.empty(count, np.float32), *np.empty((2, count), np.int64))
+        columns = (out.single, out.log10, out.words, out.oov)
 
-        def run(job: int) -> None:
-            first, last, *results = (column[cuts[job] : cuts[job + 1]] for column in columns)
-            lines.score_many(self.packed.layout, joined, first, last, bool(bos), bool(eos), *results)
+        def run(cut: tuple[int, int]) -> None:
+            text, results = joined(texts[slice(*cut)], cut[0]), (column[slice(*cut)] for column in columns)
+            lines.score_many(self.packed.layout, text, LINE_FEED, bool(bos), bool(eos), *results)
 
-        if jobs == 1:
-            run(0)
+        cuts, jobs = cut_batches(texts), _threads(threads)
+        if jobs == 1 or len(cuts) <= 1:
+            for cut in cuts:
+                run(cut)
         else:
-            with ThreadPoolExecutor(jobs) as pool:
-                list(pool.map(run, range(jobs)))
+            with ThreadPoolExecutor(min(jobs, len(cuts))) as pool:
+                list(pool.map(run, cuts))
         return out
 
     def index(self, word: Text) -> int:
@@ -152,25 +147,6 @@ def padded(text: Text) -> bytes:
         raise TextError(f"the text is not valid Unicode: {error}", hint="decode it with the right encoding") from error
     except TypeError as error:
         raise InputError(f"a text must be str or bytes, not {type(text).__name__}", hint="join the words") from error
-
-
-def _join(texts: Sequence[Text]) -> tuple[bytes, NDArray[np.int64]]:
-    """All texts one after the other, a space after each, and where each ends."""
-    if isinstance(texts, (str, bytes)):
-        raise InputError("score_lines takes a list of sentences, not one", hint="use score, or put it into a list")
-    encoded = [text if isinstance(text, bytes) else _encoded(text, number) for number, text in enumerate(texts)]
-    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    return b" ".join(encoded) + PADDING, np.cumsum(sizes + 1) - 1
-
-
-def _encoded(text: str, number: int) -> bytes:
-    try:
-        return text.encode()
-    except (UnicodeEncodeError, AttributeError) as error:
-        raise TextError(
-            f"line {number + 1} of the list cannot be scored: {error}",
-            hint="give str or bytes, decoded with the right encoding",
-        ) from error
 
 
 def _threads(asked: int | None) -> int:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.memory import SIGN, as_float, find, load_i64, load_u32, store_u32
+from lidstone.ngram.kenlm.hash_tables import find
+from lidstone.ngram.kenlm.memory import SIGN, as_float, load_i64, load_u32, store_u32
 
-ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_BYTES, SCATTER, TABLES = range(11)
+ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_BYTES, GROUPED, TABLES = range(11)
 """Places in `layout`, an int64 array: addresses, numbers of buckets, bytes per entry, ids of special words; from TABLES
 on address and buckets of orders 2, 3, ..."""
 VOCAB_BYTES, LONGEST_BYTES = 12, 12
@@ -46,7 +47,7 @@ def extend_key(key, word):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def find_word(layout, key):  # type: ignore[no-untyped-def]
     """The id of the word with this hash, or that of the unknown word."""
-    at = find(part(layout, VOCAB), part(layout, VOCAB_BUCKETS), VOCAB_BYTES, part(layout, SCATTER), key)
+    at = find(part(layout, VOCAB), part(layout, VOCAB_BUCKETS), VOCAB_BYTES, part(layout, GROUPED), key)
     return np.int64(load_u32(at + 8)) if at else part(layout, UNK)
 
 
@@ -54,7 +55,7 @@ def find_word(layout, key):  # type: ignore[no-untyped-def]
 def find_ngram(layout, i, key):  # type: ignore[no-untyped-def]
     """The address of the n-gram of order i + 2 with this key, or 0."""
     stride = LONGEST_BYTES if i == part(layout, ORDER) - 2 else part(layout, MIDDLE_BYTES)
-    return find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), stride, part(layout, SCATTER), key)
+    return find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), stride, part(layout, GROUPED), key)
 
 
 @njit(cache=True, nogil=True)

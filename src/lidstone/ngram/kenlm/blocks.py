@@ -1,0 +1,170 @@
+"""Scores of a block of words, order by order.
+
+Words are taken in blocks, across lines. For a block all words are found first, then all unigrams, all bigrams, and so
+on; each pass asks for the memory of the next, so that most look-ups find their entry in the cache, and the loops have
+few branches. The results are those of `step.py`, word by word.
+
+`numbers` holds uint32 by rows: log10 p of the longest n-gram found, its length, and from row BACKOFFS on the bits of
+the backoff of the n-gram of length 1, 2, ... that ends in each word. In the rows of backoffs column 0 is the last word
+of the block before. A backoff of -0.0 (`SIGN`) says that no longer n-gram begins with this one, or that there is none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lidstone.ngram.kenlm.hash_tables import ask_for, find
+from lidstone.ngram.kenlm.memory import SIGN, as_float, load_u8, load_u32, prefetch
+from lidstone.ngram.kenlm.step import (
+    BOS,
+    EOS,
+    GROUPED,
+    LONGEST_BYTES,
+    MIDDLE_BYTES,
+    ORDER,
+    TABLES,
+    UNIGRAM_BYTES,
+    UNIGRAMS,
+    VOCAB,
+    VOCAB_BUCKETS,
+    VOCAB_BYTES,
+    extend_key,
+    find_word,
+    part,
+)
+from lidstone.ngram.kenlm.words import is_space, word_end, word_hash
+
+BLOCK = 128
+"""Words a pass."""
+WORD, START, END = 0, 1, 2
+"""What stands at a place of a block."""
+LINE_FEED, NONE = 10, 256
+"""What separates lines; NONE: the whole text is one."""
+MOST = 7
+"""The longest history, and so the most words that a block must know of the one before."""
+BITS, LENGTH, BACKOFFS = 0, 1, 2
+
+
+@njit(cache=True, nogil=True)
+def read_block(layout, text, size, position, inside, separator, eos, keys, kinds):  # type: ignore[no-untyped-def]
+    """The next words, with marks where lines begin and end: how many, and where the text goes on.
+
+    Lines end at the byte `separator`, the last one at `size`. `inside` says whether a line has begun at `position`;
+    after the last line the position is beyond `size`.
+    """
+    count = 0
+    vocab, buckets, grouped = part(layout, VOCAB), part(layout, VOCAB_BUCKETS), part(layout, GROUPED)
+    while position <= size and count < BLOCK:
+        byte = load_u8(text + position)
+        if not inside:
+            kinds[count] = START
+            count += 1
+            inside = True
+        elif position == size or byte == separator:
+            kinds[count] = END
+            count += eos
+            inside = False
+            position += 1
+        elif is_space(byte):
+            position += 1
+        else:
+            stop = word_end(text, position)
+            keys[count] = word_hash(text, position, stop)
+            ask_for(vocab, buckets, VOCAB_BYTES, grouped, keys[count])
+            kinds[count] = WORD
+            count += 1
+            position = stop
+    return count, position, inside
+
+
+@njit(cache=True, nogil=True)
+def find_words(layout, count, kinds, keys, ids):  # type: ignore[no-untyped-def]
+    """The ids of a block, after the MOST ids before it: words, `<s>` where a line begins, `</s>` where it ends."""
+    unigrams, width = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES)
+    for i in range(count):
+        if kinds[i] == WORD:
+            word = find_word(layout, keys[i])
+        else:
+            word = part(layout, BOS if kinds[i] == START else EOS)
+        ids[MOST + i] = word
+        prefetch(unigrams + word * width)
+
+
+@njit(cache=True, nogil=True)
+def find_unigrams(layout, bos, count, kinds, keys, ids, places, numbers):  # type: ignore[no-untyped-def]
+    """The unigrams, and the `keys` of the bigrams. Returns how many `places` have a bigram to look for.
+
+    `<s>`, where a line begins, is a history without words before it, or none at all (`bos` false).
+    """
+    unigrams, width, grouped = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES), part(layout, GROUPED)
+    table, slots, stride = bigger_table(layout, 0)
+    active = 0
+    for i in range(count):
+        word, start = ids[MOST + i], kinds[i] == START
+        bits, backoff = load_u32(unigrams + word * width), load_u32(unigrams + word * width + 4)
+        key = extend_key(np.uint64(word), ids[MOST + i - 1])
+        numbers[BITS, i], numbers[LENGTH, i], keys[i] = bits, 1, key
+        numbers[BACKOFFS, 1 + i] = SIGN if start and not bos else backoff
+        places[active] = i
+        if not (start or bits & SIGN or numbers[BACKOFFS, i] == SIGN):
+            ask_for(table, slots, stride, grouped, key)
+            active += 1
+    for row in range(BACKOFFS + 1, len(numbers)):
+        for i in range(1, count + 1):
+            numbers[row, i] = SIGN
+    return active
+
+
+@njit(cache=True, nogil=True)
+def find_ngrams(layout, active, keys, ids, places, numbers):  # type: ignore[no-untyped-def]
+    """The n-grams of orders 2, 3, ... that end in the words at `places`, as long as there are longer ones."""
+    grouped, order = part(layout, GROUPED), part(layout, ORDER)
+    for k in range(order - 2):
+        table, slots, stride = bigger_table(layout, k)
+        longer, longer_slots, longer_stride = bigger_table(layout, k + 1)
+        still = 0
+        for a in range(active):
+            i = np.int64(places[a])
+            at = find(table, slots, stride, grouped, keys[i])
+            if at == 0:
+                continue
+            bits, backoff = load_u32(at + 8), load_u32(at + 12)
+            numbers[BITS, i], numbers[LENGTH, i], numbers[BACKOFFS + k + 1, 1 + i] = bits, k + 2, backoff
+            if not (bits & SIGN or numbers[BACKOFFS + k + 1, i] == SIGN):
+                keys[i] = extend_key(keys[i], ids[MOST + i - k - 2])
+                ask_for(longer, longer_slots, longer_stride, grouped, keys[i])
+                places[still] = i
+                still += 1
+        active = still
+    find_longest(layout, active, keys, places, numbers)
+
+
+@njit(cache=True, nogil=True)
+def find_longest(layout, active, keys, places, numbers):  # type: ignore[no-untyped-def]
+    """The n-grams of the highest order, which have no backoffs."""
+    grouped, order = part(layout, GROUPED), part(layout, ORDER)
+    table, slots, stride = bigger_table(layout, order - 2)
+    for a in range(active):
+        i = np.int64(places[a])
+        at = find(table, slots, stride, grouped, keys[i])
+        if at != 0:
+            numbers[BITS, i], numbers[LENGTH, i] = load_u32(at + 8), order
+
+
+@njit(cache=True, nogil=True)
+def bigger_table(layout, k):  # type: ignore[no-untyped-def]
+    """Address, slots and bytes per entry of the table of (k + 2)-grams."""
+    stride = LONGEST_BYTES if k == part(layout, ORDER) - 2 else part(layout, MIDDLE_BYTES)
+    return part(layout, TABLES + 2 * k), part(layout, TABLES + 2 * k + 1), stride
+
+
+@njit(cache=True, nogil=True)
+def sum_logprobs(order, count, numbers, logprobs):  # type: ignore[no-untyped-def]
+    """log10 p of each word: that of its longest n-gram, and the backoffs of the histories too long for it."""
+    for i in range(count):
+        logprobs[i] = as_float(numbers[BITS, i] | SIGN)
+    for k in range(order - 1):
+        for i in range(count):
+            backoff = as_float(numbers[BACKOFFS + k, i])
+            logprobs[i] += backoff if numbers[LENGTH, i] <= k + 1 else np.float32(-0.0)
