@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
+from lidstone.ngram.kenlm.batches import Text
 from lidstone.ngram.kenlm.lines import score_next, score_one
-from lidstone.ngram.kenlm.scorer import Scorer, Text, padded
+from lidstone.ngram.kenlm.scorer import Scorer, padded
 from lidstone.ngram.kenlm.step import STATE_SIZE
 
 if TYPE_CHECKING:

@@ -57,9 +57,7 @@ def find(table, slots, stride, grouped, key):  # type: ignore[no-untyped-def]
             return at
         if found == 0:
             break
-        slot += 1
-        if slot == slots:
-            slot = 0
+        slot = np.int64(slot + 1 if slot + 1 < slots else 0)
     return np.int64(0)
 
 
@@ -78,9 +76,7 @@ def _find_in_groups(table, groups, stride, key):  # type: ignore[no-untyped-def]
             return at
         if at != 0:
             return at
-        group += 1
-        if group == groups:
-            group = 0
+        group = np.int64(group + 1 if group + 1 < groups else 0)
     return np.int64(0)
 
 
