@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
 from lidstone.ngram.kenlm.batches import Text
-from lidstone.ngram.kenlm.lines import score_next, score_one
+from lidstone.ngram.kenlm.compiled.lines import score_next, score_one
+from lidstone.ngram.kenlm.compiled.step import STATE_SIZE
 from lidstone.ngram.kenlm.scorer import Scorer, padded
-from lidstone.ngram.kenlm.step import STATE_SIZE
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable

@@ -321,6 +321,7 @@ BROKEN = {
     "nan": (broken("-0.5\ttea", "nan\ttea"), 11, "nan is not a log-probability"),
     "nan backoff": (broken("tea\t-0.2", "tea\tNaN"), 11, "NaN is not a backoff"),
     "infinite backoff": (broken("tea\t-0.2", "tea\tinf"), 11, "inf is not a backoff"),
+    "a backoff beyond float64": (broken("tea\t-0.2", "tea\t310"), 11, "310 is not a backoff"),
     "half a number": (broken("-0.7\ttea milk", "-0.7x\ttea milk"), 16, "-0.7x is not a log-probability"),
     "positive": (broken("-0.7\ttea milk", "0.7\ttea milk"), 16, "0.7 is not a log-probability"),
     "no number": (broken("-0.4\t<s> tea\t-0.1", "-0.4"), 15, "1 fields, where 3 or 4 are due"),

@@ -14,7 +14,7 @@ import pytest
 
 from lidstone.errors import LidstoneError
 from lidstone.ngram.kenlm.binary import scorer_of_binary, table_of_binary
-from lidstone.ngram.kenlm.step import VOCAB, VOCAB_BUCKETS
+from lidstone.ngram.kenlm.compiled.step import VOCAB, VOCAB_BUCKETS
 
 FILES = Path(__file__).parents[1] / "golden" / "files" / "kenlm"
 BINARIES = sorted(path.name for path in FILES.glob("*.bin"))

@@ -15,7 +15,7 @@ from tests.smoothing_cases import SMOOTHERS, fitted, make_text
 import lidstone as ld
 import lidstone.kenlm as kenlm
 from lidstone.errors import InputError, LidstoneError, TextError
-from lidstone.ngram.kenlm.blocks import BLOCK
+from lidstone.ngram.kenlm.compiled.blocks import BLOCK
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_arpa, scorer_of_table
 

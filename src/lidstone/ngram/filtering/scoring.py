@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.filtering.documents import Documents
-from lidstone.ngram.kenlm.blocks import LINE_FEED
-from lidstone.ngram.kenlm.lines import score_many
+from lidstone.ngram.kenlm.compiled.blocks import LINE_FEED
+from lidstone.ngram.kenlm.compiled.lines import score_many
+from lidstone.ngram.kenlm.compiled.words import PADDING
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_table
-from lidstone.ngram.kenlm.words import PADDING
 from lidstone.ngram.table import BackoffTable
 
 Floats = NDArray[np.float64]

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError
 from lidstone.ngram.arpa.read_write import table_of_sections
 from lidstone.ngram.kenlm.build import pack
+from lidstone.ngram.kenlm.compiled.step import BOS, EOS, UNK
+from lidstone.ngram.kenlm.compiled.words import hash_words
 from lidstone.ngram.kenlm.header import KINDS, TRIE, Header, broken, read_header
 from lidstone.ngram.kenlm.levels import levels_of_trie
 from lidstone.ngram.kenlm.probing_file import map_probing
 from lidstone.ngram.kenlm.scorer import Scorer
-from lidstone.ngram.kenlm.step import BOS, EOS, UNK
 from lidstone.ngram.kenlm.trie_file import Trie, read_trie
-from lidstone.ngram.kenlm.words import hash_words
 from lidstone.ngram.table import BackoffTable
 
 

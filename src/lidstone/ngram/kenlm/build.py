@@ -1,4 +1,4 @@
-"""From the n-grams of a model to the block of bytes that `step.py` reads."""
+"""From the n-grams of a model to the block of bytes that `compiled` reads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.kenlm.hash_tables import GROUP, entries_per_group, group_of
-from lidstone.ngram.kenlm.step import (
+from lidstone.ngram.kenlm.compiled.hash_tables import GROUP, entries_per_group, group_of
+from lidstone.ngram.kenlm.compiled.step import (
     GROUPED,
     MIDDLE_BYTES,
     ORDER,

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.kenlm.build import Packed
-from lidstone.ngram.kenlm.header import REST, Header, broken
-from lidstone.ngram.kenlm.lines import index_word
-from lidstone.ngram.kenlm.step import (
+from lidstone.ngram.kenlm.compiled.lines import index_word
+from lidstone.ngram.kenlm.compiled.step import (
     BOS,
     EOS,
     LONGEST_BYTES,
@@ -30,7 +29,8 @@ from lidstone.ngram.kenlm.step import (
     VOCAB_BUCKETS,
     VOCAB_BYTES,
 )
-from lidstone.ngram.kenlm.words import PADDING
+from lidstone.ngram.kenlm.compiled.words import PADDING
+from lidstone.ngram.kenlm.header import REST, Header, broken
 
 _ENTRY = np.dtype([("key", "<u8"), ("id", "<u4")])
 

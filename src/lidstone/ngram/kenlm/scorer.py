@@ -1,6 +1,6 @@
 """Scores of text, as KenLM gives them: log10 of float32 numbers, one sentence or many at once.
 
-A `Scorer` keeps any model the way KenLM's probing format does (`step.py`), so that one word costs a few look-ups in
+A `Scorer` keeps any model the way KenLM's probing format does (`compiled`), so that one word costs a few look-ups in
 hash tables. It has no rows: whole distributions are a `BackoffTable`'s.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, TextError
-from lidstone.ngram.kenlm import lines
 from lidstone.ngram.kenlm.batches import Text, cut_batches, joined
-from lidstone.ngram.kenlm.blocks import LINE_FEED
 from lidstone.ngram.kenlm.build import Packed
-from lidstone.ngram.kenlm.step import EOS, ORDER, STATE_SIZE, UNK
-from lidstone.ngram.kenlm.words import PADDING
+from lidstone.ngram.kenlm.compiled import lines
+from lidstone.ngram.kenlm.compiled.blocks import LINE_FEED
+from lidstone.ngram.kenlm.compiled.step import EOS, ORDER, STATE_SIZE, UNK
+from lidstone.ngram.kenlm.compiled.words import PADDING
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.arpa.lines import Section
+from lidstone.ngram.kenlm.compiled.words import hash_words
 from lidstone.ngram.kenlm.header import ARRAY_TRIE, QUANT_ARRAY_TRIE, QUANT_TRIE, Header, align8, broken
 from lidstone.ngram.kenlm.packing import bits_for, read_bits
-from lidstone.ngram.kenlm.words import hash_words
 
 _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
 

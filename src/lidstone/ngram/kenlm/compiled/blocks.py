@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.hash_tables import ask_for, find
-from lidstone.ngram.kenlm.memory import SIGN, as_float, load_u8, load_u32, prefetch
-from lidstone.ngram.kenlm.step import (
+from lidstone.ngram.kenlm.compiled.hash_tables import ask_for, find
+from lidstone.ngram.kenlm.compiled.memory import SIGN, as_float, load_u8, load_u32, prefetch
+from lidstone.ngram.kenlm.compiled.step import (
     BOS,
     EOS,
     GROUPED,
@@ -33,7 +33,7 @@ from lidstone.ngram.kenlm.step import (
     find_word,
     part,
 )
-from lidstone.ngram.kenlm.words import is_space, word_end, word_hash
+from lidstone.ngram.kenlm.compiled.words import is_space, word_end, word_hash
 
 BLOCK = 128
 """Words a pass."""

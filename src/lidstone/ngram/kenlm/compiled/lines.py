@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.blocks import (
+from lidstone.ngram.kenlm.compiled.blocks import (
     BACKOFFS,
     BLOCK,
     MOST,
@@ -18,8 +18,8 @@ from lidstone.ngram.kenlm.blocks import (
     read_block,
     sum_logprobs,
 )
-from lidstone.ngram.kenlm.memory import address_of, load_u8, store_u32
-from lidstone.ngram.kenlm.step import (
+from lidstone.ngram.kenlm.compiled.memory import address_of, load_u8, store_u32
+from lidstone.ngram.kenlm.compiled.step import (
     EOS,
     ORDER,
     STATE_SIZE,
@@ -30,7 +30,7 @@ from lidstone.ngram.kenlm.step import (
     step,
     write_start,
 )
-from lidstone.ngram.kenlm.words import is_space, word_end, word_hash
+from lidstone.ngram.kenlm.compiled.words import is_space, word_end, word_hash
 
 
 @njit(cache=True, nogil=True)

@@ -11,7 +11,7 @@ from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
-from lidstone.ngram.kenlm.memory import address_of, load_u8, load_u64
+from lidstone.ngram.kenlm.compiled.memory import address_of, load_u8, load_u64
 
 PADDING = b" " * 8
 

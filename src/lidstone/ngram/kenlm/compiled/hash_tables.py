@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.memory import load_u64, prefetch
+from lidstone.ngram.kenlm.compiled.memory import load_u64, prefetch
 
 GROUP = 64
 """Bytes of a group: a cache line, at an address that is a multiple of 64."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.hash_tables import find
-from lidstone.ngram.kenlm.memory import SIGN, as_float, load_i64, load_u32, store_u32
+from lidstone.ngram.kenlm.compiled.hash_tables import find
+from lidstone.ngram.kenlm.compiled.memory import SIGN, as_float, load_i64, load_u32, store_u32
 
 ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_BYTES, GROUPED, TABLES = range(11)
 """Places in `layout`, an int64 array: addresses, numbers of buckets, bytes per entry, ids of special words; from TABLES

@@ -1,0 +1,1 @@
+"""Scoring in compiled code: memory, hash_tables, words -> step: one word; blocks: many words -> lines: sentences."""

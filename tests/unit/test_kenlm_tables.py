@@ -1,0 +1,55 @@
+"""The scorer's hash tables and batches, beside obvious twins: a dictionary, and one sentence at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lidstone.errors import TextError
+from lidstone.ngram.kenlm import build
+from lidstone.ngram.kenlm.batches import BATCH, cut_batches, joined
+from lidstone.ngram.kenlm.compiled.hash_tables import GROUP, find, group_of
+
+ENTRIES = {"longest": build._LONGEST, "middle": build._MIDDLE}
+
+
+@pytest.mark.parametrize("kind", ENTRIES)
+@pytest.mark.parametrize("crowded", [False, True])
+def test_every_key_is_found_and_no_other(kind, crowded):
+    """Crowded keys share the upper half, which says where the search begins: groups overflow, around the end too."""
+    draw = np.random.default_rng(0)
+    keys = np.unique(draw.integers(1, 1 << 63, 1000, dtype=np.uint64))
+    if crowded:
+        keys = keys & np.uint64(0xFFFFFFFF) | np.uint64(0xFFFFFFFF << 32)
+    values = draw.normal(size=len(keys)).astype(np.float32)
+    table, addresses = build._joined([build._table(keys, ENTRIES[kind], {"logprob": values})])
+    assert addresses[0] % GROUP == 0
+    known, groups = dict(zip(keys.tolist(), values.tolist(), strict=True)), len(table) // GROUP
+    stride = ENTRIES[kind].itemsize
+    for key in [*keys.tolist(), *(keys ^ np.uint64(1 << 20)).tolist(), 0]:
+        at = find(addresses[0], groups, stride, 1, np.uint64(key))
+        found = table[at - addresses[0] + 8 :][:4].view(np.float32)[0] if at else None
+        assert found == known.get(key)
+
+
+def test_groups_cover_the_table():
+    assert [group_of(3, np.uint64(half << 32)) for half in (0, 1 << 31, (1 << 32) - 1)] == [0, 1, 2]
+
+
+def test_batches_hold_every_sentence_once():
+    texts = ["", "x" * (3 * BATCH), *["a b"] * 100_000, "é" * BATCH, ""]
+    cuts = cut_batches(texts)
+    assert len(cuts) > 4 and cuts[0][0] == 0 and cuts[-1][1] == len(texts)
+    assert all(one[1] == other[0] and one[0] < one[1] for one, other in zip(cuts, cuts[1:], strict=False))
+
+
+@pytest.mark.parametrize("texts", [["a", "é b", ""], ["a\nb", "c"], [b"\xff\n", "a"], [""]])
+def test_joined_lines_are_the_sentences_with_spaces_for_line_feeds(texts):
+    lines = [text if isinstance(text, bytes) else text.encode() for text in texts]
+    assert joined(texts, 0)[:-8].split(b"\n") == [line.replace(b"\n", b" ") for line in lines]
+
+
+@pytest.mark.parametrize("wrong", ["\ud800", 3, None])
+def test_what_is_no_text_is_named_by_its_number(wrong):
+    with pytest.raises(TextError, match="line 12 of the list"):
+        joined(["a", wrong], 10)
