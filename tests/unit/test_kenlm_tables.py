@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,7 @@ def test_batches_hold_every_sentence_once():
     texts = ["", "x" * (3 * BATCH), *["a b"] * 100_000, "é" * BATCH, ""]
     cuts = cut_batches(texts)
     assert len(cuts) > 4 and cuts[0][0] == 0 and cuts[-1][1] == len(texts)
-    assert all(one[1] == other[0] and one[0] < one[1] for one, other in zip(cuts, cuts[1:], strict=False))
+    assert all(one[1] == other[0] and one[0] < one[1] for one, other in itertools.pairwise(cuts))
 
 
 @pytest.mark.parametrize("texts", [["a", "é b", ""], ["a\nb", "c"], [b"\xff\n", "a"], [""]])
