@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.library import opcheck
 
-from lidstone.regularizer import operators
+from lidstone.regularizer import linear_operators, operators
 from lidstone.regularizer.kernels.choice import using
 from lidstone.regularizer.schedule import Schedule
 
@@ -114,8 +114,8 @@ def test_opcheck(kind: str, kernels: str) -> None:
             opcheck(operator, (weight, logits.detach().clone(), gold.reshape(-1), plan, rows, saved, *table))
         leaves = [torch.randn(shape, requires_grad=True) for shape in ((15, 3), (50, 3), (50,))]
         rest = (gold.reshape(-1), weight, plan, *table, torch.float32)
-        opcheck(operators.linear_losses, (*leaves, *rest, True, True, True))
-        opcheck(operators.linear_losses, (leaves[0], leaves[1].detach(), None, *rest, True, False, False))
+        opcheck(linear_operators.linear_losses, (*leaves, *rest, True, True, True))
+        opcheck(linear_operators.linear_losses, (leaves[0], leaves[1].detach(), None, *rest, True, False, False))
 
 
 @pytest.mark.parametrize("linear", [False, True])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lidstone.errors import InputError
-from lidstone.regularizer import operators
+from lidstone.regularizer import linear_operators
 from lidstone.regularizer.checks import check_transforms
 from lidstone.regularizer.columns.weighted import weighted_linear_loss
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
@@ -64,7 +64,7 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
         plan = self._plan(gold, histories)
         leaves = (hidden, weight, bias)
         wants = [torch.is_grad_enabled() and leaf is not None and leaf.requires_grad for leaf in leaves]
-        sums, *_ = operators.linear_losses(
+        sums, *_ = linear_operators.linear_losses(
             hidden.reshape(-1, hidden.shape[-1]),
             weight,
             bias,

@@ -5,9 +5,9 @@
     lidstone::rows        in place of a plan, the rows of the distinct histories; on devices without kernels
     lidstone::losses      total, parts, and what the gradient needs
     lidstone::gradient    of the total with respect to the logits; lidstone::gradient_ in the memory of the logits
-    lidstone::linear_losses  projection and loss in chunks, with the gradients of hidden states, weight and bias
 
 Each has a fake kernel, which gives shapes alone; `losses` has its gradient registered. A table goes in as tensors.
+The loss of hidden states is in `linear_operators`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from lidstone.errors import InputError
 from lidstone.regularizer.checks import check_ids, report_overflow
 from lidstone.regularizer.kernels.choice import free_to_read, kernel_name, kernels_for
-from lidstone.regularizer.kernels.chunks import Head
-from lidstone.regularizer.kernels.chunks import linear_losses as chunked
 from lidstone.regularizer.plan import Facts, Plan, Rows, Saved, Table
 
 
@@ -104,7 +101,7 @@ def losses(
     """Weighted total (positions,), weighted nll, plus and minus (3, positions), and `Saved` (3, positions)."""
     with torch.autocast(logits.device.type, enabled=False):
         found = kernels_for(logits.device).losses(
-            logits, labels, _plan(plan), *_rest(table, order, ngram, steps), **_rows(rows)
+            logits, labels, plan_of(plan), *table_and_facts(table, order, ngram, steps), **_rows(rows)
         )
     parts = torch.stack([*found[1:4], found.total])
     weighted = (parts * weight).masked_fill_(weight == 0, 0.0)  # what does not count may be NaN
@@ -134,15 +131,7 @@ def gradient(
     steps: int,
 ) -> Tensor:
     """Scale times the gradient of each position's loss with respect to its logits."""
-    return kernels_for(logits.device).gradient(
-        logits,
-        labels,
-        _plan(plan),
-        _saved(saved),
-        scale,
-        *_rest(table, order, ngram, steps),
-        **_rows(rows),
-    )
+    return _gradient(scale, logits, labels, plan, rows, saved, table, order, ngram, steps)
 
 
 @gradient.register_fake
@@ -164,21 +153,28 @@ def gradient_(
     steps: int,
 ) -> None:
     """`gradient` in the memory of the logits."""
-    kernels_for(logits.device).gradient(
-        logits,
-        labels,
-        _plan(plan),
-        _saved(saved),
-        scale,
-        *_rest(table, order, ngram, steps),
-        inplace=True,
-        **_rows(rows),
-    )
+    _gradient(scale, logits, labels, plan, rows, saved, table, order, ngram, steps, inplace=True)
 
 
 @gradient_.register_fake
 def _(scale: Tensor, logits: Tensor, *rest: Any) -> None:
     return None
+
+
+def _gradient(
+    scale: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+    plan: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    saved: Tensor,
+    table: Sequence[Tensor],
+    *facts: Any,
+    **options: bool,
+) -> Tensor:
+    kernel = kernels_for(logits.device).gradient
+    values = plan_of(plan), _saved(saved), scale, *table_and_facts(table, *facts)
+    return kernel(logits, labels, *values, **options, **_rows(rows))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -204,73 +200,8 @@ def _backward(ctx: Any, total: Tensor, *unused: Tensor) -> tuple[Any, ...]:
 losses.register_autograd(_backward, setup_context=_save)
 
 
-@custom_op("lidstone::linear_losses", mutates_args=())
-def linear_losses(
-    hidden: Tensor,  # (positions, d)
-    weight: Tensor,  # (V, d)
-    bias: Tensor | None,  # (V,)
-    labels: Tensor,  # (positions,), -1 where ignored
-    scale: Tensor,  # (positions,), of each position in the total
-    plan: Sequence[Tensor],
-    table: Sequence[Tensor],
-    order: int,
-    ngram: bool,
-    steps: int,
-    dtype: torch.dtype,
-    hidden_gradient: bool,
-    weight_gradient: bool,
-    bias_gradient: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Weighted sums of total, nll, plus and minus, (4,); the unit of the gradients; and the three gradients."""
-    head = Head(weight.detach(), bias, dtype, (hidden_gradient, weight_gradient, bias_gradient))
-    with torch.autocast(hidden.device.type, enabled=False):
-        sums, found = chunked(hidden, head, labels, scale, _plan(plan), *_rest(table, order, ngram, steps))
-    return sums, found.unit.clone(), found.hidden, found.weight, found.bias
-
-
-@linear_losses.register_fake
-def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    wants = rest[-3:]
-    none = hidden.new_empty(0, dtype=torch.float32)
-    sums, unit = hidden.new_empty(4, dtype=torch.float32), hidden.new_empty((), dtype=torch.float32)
-    shapes = hidden.shape, weight.shape, weight.shape[:1]
-    types = hidden.dtype, torch.float32, torch.float32
-    given = wants[0], wants[1], wants[2] and bias is not None
-    made = [
-        hidden.new_empty(shape, dtype=dtype) if want else torch.empty_like(none)
-        for want, shape, dtype in zip(given, shapes, types, strict=True)
-    ]
-    return sums, unit, *made
-
-
-def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.sizes = len(inputs[5]), len(inputs[6])
-    wanted = zip(inputs[:3], inputs[-3:], strict=True)
-    ctx.types = [leaf.dtype if leaf is not None and wants else None for leaf, wants in wanted]
-    ctx.save_for_backward(*output[1:])
-    ctx.used = False
-
-
-def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]:
-    if ctx.used:
-        raise InputError("the linear loss can be differentiated once", hint="call it again for another backward")
-    unit, *gradients = ctx.saved_tensors
-    factor = sums[0] * unit
-    ctx.used = type(unit) is Tensor  # then the gradients are scaled where they are
-    made = [_scaled(g, factor, t, ctx.used) for g, t in zip(gradients, ctx.types, strict=True)]
-    return *made, None, None, *([None] * size for size in ctx.sizes), *[None] * 7
-
-
-def _scaled(gradient: Tensor, factor: Tensor, dtype: torch.dtype | None, inplace: bool) -> Tensor | None:
-    if dtype is None:
-        return None
-    return (gradient.mul_(factor) if inplace else gradient * factor).to(dtype)
-
-
-linear_losses.register_autograd(_backward_linear, setup_context=_save_linear)
-
-
-def _plan(tensors: Sequence[Tensor]) -> Plan | None:
+def plan_of(tensors: Sequence[Tensor]) -> Plan | None:
+    """The plan of these tensors; None for plain cross-entropy."""
     return Plan(*tensors) if tensors else None
 
 
@@ -282,5 +213,6 @@ def _rows(tensors: Sequence[Tensor]) -> dict[str, Rows]:
     return {"rows": Rows(*tensors)} if tensors else {}
 
 
-def _rest(table: Sequence[Tensor], order: int, ngram: bool, steps: int) -> tuple[Table | None, Facts]:
+def table_and_facts(table: Sequence[Tensor], order: int, ngram: bool, steps: int) -> tuple[Table | None, Facts]:
+    """The last arguments of the kernels; no table for plain cross-entropy."""
     return (Table(*table) if table else None), Facts(order, ngram, steps)
