@@ -29,4 +29,4 @@ def home() -> str:
     """The README with its links as seen from docs/."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"\]\(docs/", "](", text)
-    return re.sub(r"\[([^\]]*)\]\((?!https?:|[\w-]+\.md|images/|#)([^)]*)\)", r"\1 (`\2`)", text)
+    return re.sub(r"\[([^\]]*)\]\((?!https?:|[\w-]+\.(?:md|ipynb)|images/|#)([^)]*)\)", r"\1 (`\2`)", text)
