@@ -11,14 +11,17 @@ import lzma
 import numpy as np
 import pytest
 import zstandard
+from tests.smoothing_cases import fitted
 
 from lidstone.errors import FileFormatError, InputError, TextError, VocabularyMismatch
+from lidstone.ngram.arpa.blocks import parents_of, words_of
 from lidstone.ngram.arpa.parsing import index_words, parse
 from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.arpa.trie import build, close
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
+from lidstone.ngram.storage.files import load
 from lidstone.text.vocabulary import Vocabulary
 
 MODEL = r"""
@@ -395,3 +398,30 @@ def test_numbers_are_read_as_python_reads_them(number):
 def test_what_is_no_number_is_refused(number):
     with pytest.raises(FileFormatError):
         read(MODEL.replace("-0.5\ttea", f"{number}\ttea"))
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("block", [1, 7, 1 << 16])
+def test_tables_in_memory_in_files_and_packed_are_written_alike(tmp_path, monkeypatch, order, block):
+    """Blocks of any size find the words, probabilities and backoffs that whole arrays have."""
+    table = fitted("modified-kneser-ney", order)
+    strings = [f"w{number}" for number in range(table.vocab.size)]
+    write_arpa(table, tmp_path / "memory.arpa", strings)
+    monkeypatch.setattr("lidstone.ngram.arpa.text._BLOCK", block)
+    table.save(tmp_path / "table")
+    mapped = load(tmp_path / "table", verify=False)
+    write_arpa(mapped, tmp_path / "mapped.arpa", strings)
+    write_arpa(table.compact(bits=64, pack=True), tmp_path / "packed.arpa", strings)
+    expected = (tmp_path / "memory.arpa").read_bytes()
+    assert (tmp_path / "mapped.arpa").read_bytes() == expected
+    assert (tmp_path / "packed.arpa").read_bytes() == expected
+    assert "ngram_probs" not in vars(mapped) and "parents" not in vars(mapped.trie)
+
+
+@pytest.mark.parametrize("order", [2, 4])
+def test_words_and_parents_of_blocks_are_those_of_the_trie(order):
+    trie = fitted("modified-kneser-ney", order).trie
+    nodes = np.arange(trie.levels[order - 1], trie.levels[order])
+    assert parents_of(trie, nodes, order).tolist() == trie.parents[nodes].tolist()
+    found = list(zip(*(column.tolist() for column in words_of(trie, nodes, order)), strict=True))
+    assert found == [trie.ngram(int(node)) for node in nodes]

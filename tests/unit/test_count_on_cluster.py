@@ -19,7 +19,7 @@ from lidstone.errors import InputError, LidstoneError, RunError, TextError
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.scale.cluster import counting as cluster
 from lidstone.ngram.scale.cluster import tasks as cluster_tasks
-from lidstone.ngram.scale.cluster.parted import gathered, load_parts
+from lidstone.ngram.scale.cluster.parted import count_types, gathered, load_parts
 from lidstone.ngram.scale.cluster.splits import cut
 from lidstone.ngram.scale.cluster.tasks import BLANK, Job, Space, add_bucket, count_split, guarded, read_split
 from lidstone.ngram.storage.files import load_counts, save
@@ -69,7 +69,7 @@ def shuffled(rows, parts):
         }
 
 
-def count_by_tasks(inputs, order, folder, *, tokens, nodes, size, parts=1):
+def count_by_tasks(inputs, order, folder, *, tokens, nodes, size, parts=1, thresholds=()):
     """What `count_on_ray` does, with lists instead of datasets."""
     folder.mkdir()
     job, splits = Job(order, tokens, nodes), cut(inputs, size)
@@ -80,7 +80,7 @@ def count_by_tasks(inputs, order, folder, *, tokens, nodes, size, parts=1):
     rows = rows_of(count_split, batches(splits), job, space)
     sums = list(cluster._raised(rows_of(add_bucket, shuffled(rows, parts), job, space)))
     files = cluster._check(sums, int(unigrams[:-1].sum()), job, space)
-    cluster.save_parts(folder, cluster.Parts(found, order, unigrams, []), files)
+    cluster.save_parts(folder, cluster.Parts(found, order, unigrams, [], thresholds), files)
 
 
 @settings(deadline=None, max_examples=40)
@@ -94,6 +94,18 @@ def test_tasks_and_parts_give_the_file_of_counting_in_memory(tmp_path_factory, l
     count_by_tasks([Input(str(text))], order, folder / "out", tokens=tokens, nodes=2000, size=size, parts=parts)
     save(count_text(text, order), folder / "same")
     assert Path(gathered(folder / "out")).read_bytes() == (folder / "same").read_bytes()
+
+
+def test_thresholds_of_parts_are_applied_when_they_become_one_file(tmp_path):
+    text = tmp_path / "text"
+    text.write_text(TEXT + "g g a\n")
+    options = {"tokens": 20, "nodes": 2000, "size": 60, "thresholds": (0, 1, 11)}
+    count_by_tasks([Input(str(text))], 3, tmp_path / "out", **options)
+    counts = count_text(text, 3, thresholds=[0, 1, 11])
+    save(counts, tmp_path / "same")
+    assert count_types(load_parts(tmp_path / "out")) == np.diff(counts.trie.levels)[1:].tolist()
+    assert Path(gathered(tmp_path / "out")).read_bytes() == (tmp_path / "same").read_bytes()
+    assert not list((tmp_path / "out").glob(".*"))
 
 
 def test_buckets_are_in_order_and_cut_frequent_words():

@@ -20,7 +20,7 @@ from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.scale import external, runs
 from lidstone.ngram.scale.external import count_to_file
-from lidstone.ngram.scale.output import assembly
+from lidstone.ngram.scale.output import assembly, dropping
 from lidstone.ngram.storage.files import load_counts, save
 from lidstone.text import blocks
 from lidstone.text.vocabulary import Vocabulary
@@ -71,6 +71,20 @@ def test_the_file_is_that_of_counting_in_memory(tmp_path_factory, lines, order, 
             assert "begin with one pair of words" in str(error) and nodes < 30 * order
             return
     assert output.read_bytes() == in_memory(text, order, folder / "in-memory", blank=blank)
+    assert sorted(path.name for path in folder.iterdir()) == ["in-memory", "on-disk", "text"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(lines=LINES, order=st.integers(1, 5), nodes=st.integers(1, 60), limits=st.lists(st.integers(0, 3), max_size=4))
+def test_thresholds_on_disk_write_what_they_write_in_memory(tmp_path_factory, lines, order, nodes, limits):
+    folder = tmp_path_factory.mktemp("count")
+    text, output, limits = folder / "text", folder / "on-disk", [0, *sorted(limits)][:order]
+    text.write_text(text_of(lines))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        set_sizes(monkeypatch, tokens=20, nodes=1000)
+        monkeypatch.setattr(dropping, "block_nodes", lambda *_: nodes)
+        count_to_file([text], order, output, memory=MEMORY, thresholds=limits)
+    assert output.read_bytes() == in_memory(text, order, folder / "in-memory", thresholds=limits)
     assert sorted(path.name for path in folder.iterdir()) == ["in-memory", "on-disk", "text"]
 
 

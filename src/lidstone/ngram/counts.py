@@ -121,7 +121,7 @@ class Counts:
         >>> [counts.trie.ngram(node) for node in range(4, counts.trie.size)]
         [(3, 1)]
         """
-        limits = _check_thresholds(thresholds, self.order)
+        limits = check_thresholds(thresholds, self.order)
         keep = np.ones(self.trie.size, bool)
         for order, limit in enumerate(limits[1:], start=2):
             level = self.trie.level(order)
@@ -198,7 +198,7 @@ def count_ids(
 
 
 def _count(stream: NDArray[np.int32], vocab: Vocabulary, order: int, thresholds: Sequence[int] | None) -> Counts:
-    limits = _check_thresholds(thresholds or [0], order)
+    limits = check_thresholds(thresholds or [0], order)
     if not len(stream):
         raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
     trie, counts = count_stream(stream, vocab.size, order, eos=vocab.eos)
@@ -206,7 +206,12 @@ def _count(stream: NDArray[np.int32], vocab: Vocabulary, order: int, thresholds:
     return whole.drop(limits) if any(limits) else whole
 
 
-def _check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:
+def check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:
+    """One threshold per order; the last given one is repeated.
+
+    >>> check_thresholds([0, 1], order=3)
+    (0, 1, 1)
+    """
     given = [int(limit) for limit in thresholds]
     limits = (given + given[-1:] * order)[:order]
     if len(given) > order or limits[0] != 0 or min(limits) < 0 or sorted(limits) != limits:

@@ -35,13 +35,6 @@ class Settings(NamedTuple):
 
         return default if self.memory is None else parse_size(self.memory)
 
-    def refuse_thresholds(self, option: str) -> None:
-        """Raise an error if there are thresholds: they need the continuation counts of the whole text first."""
-        if self.threshold and any(self.threshold):
-            raise InputError(
-                f"--threshold cannot be combined with {option}", hint=f"leave out --threshold, or {option}"
-            )
-
     def readable(self) -> list[Input]:
         """The inputs to count: all, or with --skip-bad those that can be read."""
         from lidstone.text.reading.inputs import readable
@@ -69,7 +62,6 @@ def count_on_disk(settings: Settings) -> dict[str, Any]:
     """Count on disk, in limited memory."""
     from lidstone.ngram.scale.external import count_to_file
 
-    settings.refuse_thresholds("--memory")
     inputs = settings.readable()
     count_to_file(
         [item.open() for item in inputs],
@@ -77,6 +69,7 @@ def count_on_disk(settings: Settings) -> dict[str, Any]:
         settings.output,
         memory=settings.bytes(),
         vocab=settings.vocab,
+        thresholds=settings.threshold,
         temporary=settings.temporary,
         blank=settings.blank,
         show=True,
@@ -92,7 +85,6 @@ def count_on_cluster(settings: Settings, engine: str, address: str | None) -> di
 
     if engine != "ray":
         raise InputError(f"there is no engine {engine!r}", hint="use --engine ray")
-    settings.refuse_thresholds("--engine ray")
     ray = connect(address)
     try:
         parts, counted = count_on_ray(
@@ -101,13 +93,15 @@ def count_on_cluster(settings: Settings, engine: str, address: str | None) -> di
             settings.output,
             memory=settings.bytes(DEFAULT_MEMORY),
             vocab=settings.vocab,
+            thresholds=settings.threshold,
             skip_bad=settings.skip_bad,
             blank=settings.blank,
             report=say,
         )
     finally:
         ray.shutdown()
-    facts = _facts(parts.vocab, parts.unigrams, count_types(parts), {})
+    identity = {"thresholds": parts.thresholds} if any(parts.thresholds) else {}
+    facts = _facts(parts.vocab, parts.unigrams, count_types(parts), identity)
     return {**facts, **_skipped(settings, counted)}
 
 

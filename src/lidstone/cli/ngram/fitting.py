@@ -44,6 +44,8 @@ def fit_on_disk(
 
 def _fit(counts: str, output: Path, name: str, smoother: Any, where: Where, memory: int) -> BackoffTable:
     """ARPA is written from a table that is made first, in the folder for temporary files."""
+    from lidstone.ngram.scale.fitting.arrays import limit_pages
+    from lidstone.ngram.scale.fitting.to_file import PAGE_SHARE
     from lidstone.ngram.storage.files import load_table
 
     if not is_arpa(output):
@@ -54,7 +56,8 @@ def _fit(counts: str, output: Path, name: str, smoother: Any, where: Where, memo
         table = Path(folder) / "model.table"
         _fit_table(counts, table, name, smoother, where, memory)
         loaded = load_table(table, verify=False)
-        write_table(loaded, output)
+        with limit_pages(int(memory * PAGE_SHARE), loaded.rows):
+            write_table(loaded, output)
         return loaded
 
 

@@ -1,7 +1,8 @@
 r"""Writing a table as ARPA text that KenLM, SRILM and OpenGrm read.
 
 Every n-gram of the trie is listed with log10 of its probability, and so is its prefix, as KenLM requires.
-`<s>` and all that cannot happen stand at -99, SRILM's zero. A backoff of one is left out.
+`<s>` and all that cannot happen stand at -99, SRILM's zero. A backoff of one is left out. N-grams are written block by
+block, so a table that is mapped into memory can be larger than it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.files import atomic_write
+from lidstone.ngram.arpa.blocks import blocks_of, probs_of, read, words_of
 from lidstone.ngram.storage.remote import as_url, write_remote
 from lidstone.ngram.table import BackoffTable
-from lidstone.ngram.trie import Trie
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 LOG_ZERO = -99.0
@@ -44,7 +45,7 @@ def write_arpa(table: BackoffTable, path: str | Path, tokens: Tokens | None = No
         file.write(_head(table))
         for order in range(1, table.order + 1):
             file.write(f"\n\\{order}-grams:\n".encode())
-            for nodes in _blocks(table, order):
+            for nodes in blocks_of(table, order, _BLOCK):
                 file.write(_lines(table, strings, nodes, order))
         file.write(b"\n\\end\\\n")
 
@@ -83,34 +84,16 @@ def _head(table: BackoffTable) -> bytes:
     return f"\\data\\\n{counts}".encode()
 
 
-def _blocks(table: BackoffTable, order: int) -> Iterator[NDArray[np.integer]]:
-    """The nodes of one order, some at a time."""
-    level = table.trie.level(order)
-    nodes = np.arange(level.start, level.stop)
-    if order == 1:
-        nodes = nodes[np.append(table.vocab.events, True)]
-    yield from np.array_split(nodes, range(_BLOCK, len(nodes), _BLOCK))
-
-
-def _lines(table: BackoffTable, strings: list[str], nodes: NDArray[np.integer], order: int) -> bytes:
-    columns = [map(strings.__getitem__, column.tolist()) for column in _words(table.trie, nodes, order)]
+def _lines(table: BackoffTable, strings: list[str], nodes: NDArray[np.int64], order: int) -> bytes:
+    columns = [map(strings.__getitem__, column.tolist()) for column in words_of(table.trie, nodes, order)]
     ngrams = map(" ".join, zip(*columns, strict=True))
-    logprobs = map("%.7g".__mod__, _log10(table.ngram_probs[nodes]).clip(max=0.0).tolist())
+    logprobs = map("%.7g".__mod__, _log10(probs_of(table, nodes, order)).clip(max=0.0).tolist())
     if order == table.order:
         lines = map("\t".join, zip(logprobs, ngrams, strict=True))
     else:
-        backoffs = (f"\t{bow:.7g}" if bow else "" for bow in _log10(table.backoffs[nodes]).tolist())
+        backoffs = (f"\t{bow:.7g}" if bow else "" for bow in _log10(read(table.stored_backoffs, nodes)).tolist())
         lines = map("%s\t%s%s".__mod__, zip(logprobs, ngrams, backoffs, strict=True))
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _words(trie: Trie, nodes: NDArray[np.integer], order: int) -> list[NDArray[np.int32]]:
-    """The words of n-grams, a column for each place, oldest first."""
-    columns = []
-    for _ in range(order):
-        columns.append(trie.words[nodes])
-        nodes = trie.parents[nodes]
-    return columns[::-1]
 
 
 def _log10(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import FileFormatError
+from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.scale.buckets import Run, boundaries, copies
 from lidstone.ngram.scale.estimate import bytes_of, temporary_bytes
 from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, plan, trim
 from lidstone.ngram.scale.merging import merge_within
 from lidstone.ngram.scale.output.assembly import Parts, count_type, write_counts
+from lidstone.ngram.scale.output.dropping import drop_to_file
 from lidstone.ngram.scale.pieces import Piece, load_piece, save_piece
 from lidstone.ngram.scale.runs import RunWriter, open_runs, sum_unigrams
 from lidstone.ngram.scale.workspace import check_space, workspace
@@ -42,6 +44,7 @@ def count_to_file(
     vocab: Vocabulary | None = None,
     temporary: str | Path | None = None,
     workers: int | None = None,
+    thresholds: Sequence[int] | None = None,
     blank: Blank = "skip",
     show: bool = False,
 ) -> None:
@@ -51,6 +54,7 @@ def count_to_file(
     a kill, the same call goes on where the last one was.
     """
     check_order(order)
+    limits = check_thresholds(thresholds or [0], order)
     target, workers = Path(output), workers or cores()
     with workspace(
         target, {**_identity(sources, order, vocab), "blank": blank}, Path(temporary) if temporary else None
@@ -61,7 +65,10 @@ def count_to_file(
             found = writer.write(sources, block_tokens(plan(memory), order, workers), _on_block(sources, advance))
         unigrams = sum_unigrams(folder, found)
         opened = functools.partial(open_runs, folder)
-        finish(opened, folder, found, order, unigrams, target, memory=memory, workers=workers, show=show)
+        whole = folder / "whole.safetensors" if any(limits) else target
+        finish(opened, folder, found, order, unigrams, whole, memory=memory, workers=workers, show=show)
+        if any(limits):
+            drop_to_file(whole, target, limits, folder, memory=memory, workers=workers)
 
 
 def finish(

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,16 @@ def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata:
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for array in contents.values():
-            file.write(array.data)
+            _write_blocks(file, array)
+
+
+def _write_blocks(file: BinaryIO, array: NDArray[Any]) -> None:
+    """Write an array; of an array in another file, only the part being copied is in memory."""
+    data = array.view(np.uint8)
+    for start in range(0, len(data), BLOCK_BYTES):
+        file.write(data[start : start + BLOCK_BYTES].data)
+        if len(data) > BLOCK_BYTES:
+            release(array)
 
 
 def read_arrays(path: str | Path, *, verify: bool = True) -> tuple[Arrays, dict[str, str]]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError, RunError
+from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.scale.cluster.parted import load_parts, save_parts
 from lidstone.ngram.scale.cluster.splits import SPLIT_BYTES, Split, cut
 from lidstone.ngram.scale.cluster.tasks import Job, Rows, Space, add_bucket, count_split, guarded, read_split
@@ -46,6 +47,7 @@ def count_on_ray(
     *,
     memory: int = DEFAULT_MEMORY,
     vocab: Vocabulary | None = None,
+    thresholds: Sequence[int] | None = None,
     skip_bad: bool = False,
     blank: Blank = "skip",
     split_bytes: int | None = None,
@@ -54,9 +56,11 @@ def count_on_ray(
     """Count texts on the Ray cluster that this process is connected to, into a folder of parts.
 
     A task takes about `memory` bytes. `report` is called with messages on progress and on files that are left out.
-    Returns the parts, and how many of the inputs were counted.
+    Parts hold all n-grams; thresholds are applied when they become one file, for the continuation counts of the whole
+    text come first. Returns the parts, and how many of the inputs were counted.
     """
     check_order(order)
+    limits = check_thresholds(thresholds or [0], order)
     folder = _new_folder(Path(output))
     job = Job(order, block_tokens(memory, order, 1), memory // BYTES_PER_NODE, skip_bad, blank)
     splits = cut(inputs, split_bytes or SPLIT_BYTES)
@@ -65,7 +69,7 @@ def count_on_ray(
     kept = [split for split in splits if split.name not in bad]
     space = Space(found, bucket_starts(unigrams, order, job.nodes, _workers()), str(folder.resolve()))
     files = _count(kept, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
-    save_parts(folder, Parts(found, order, unigrams, []), files)
+    save_parts(folder, Parts(found, order, unigrams, [], limits), files)
     return load_parts(folder, verify=False), sum(item.name not in bad for item in inputs)
 
 

@@ -12,14 +12,19 @@ import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lidstone import __version__
 from lidstone.errors import FileFormatError, InputError
 from lidstone.files import write_text
+from lidstone.ngram.counts import check_thresholds
+from lidstone.ngram.scale.memory import half_of_memory
 from lidstone.ngram.scale.output.assembly import Parts, write_counts
+from lidstone.ngram.scale.output.dropping import drop_to_file
 from lidstone.ngram.scale.pieces import Piece, load_piece
+from lidstone.ngram.scale.workspace import workspace
 from lidstone.ngram.storage.files import load_counts
 from lidstone.parallel import cores
 
@@ -29,8 +34,9 @@ WORDS, INDEX, WHOLE = "words.safetensors", "parts.json", "counts.safetensors"
 def save_parts(folder: Path, parts: Parts, files: Sequence[Path]) -> None:
     """Complete a folder that already has the parts."""
     write_counts(folder / WORDS, Parts(parts.vocab, 1, parts.unigrams, []))
-    names = [path.name for path in files]
-    write_text(folder / INDEX, json.dumps({"order": parts.order, "parts": names, "lidstone": __version__}))
+    index: dict[str, Any] = {"order": parts.order, "parts": [path.name for path in files]}
+    index |= {"thresholds": parts.thresholds} if any(parts.thresholds) else {}
+    write_text(folder / INDEX, json.dumps({**index, "lidstone": __version__}))
 
 
 def load_parts(folder: Path, *, verify: bool = True) -> Parts:
@@ -38,35 +44,49 @@ def load_parts(folder: Path, *, verify: bool = True) -> Parts:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         order, names = int(index["order"]), [str(name) for name in index["parts"]]
+        thresholds = check_thresholds(index.get("thresholds", [0]), order)
     except FileNotFoundError as error:
         hint = "count again into a new folder"
         raise InputError(f"{folder} holds no finished counts: it has no {INDEX}", hint=hint) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, InputError) as error:
         raise FileFormatError(f"{folder / INDEX} is damaged", hint="count again into a new folder") from error
     words = load_counts(folder / WORDS)
     if verify:
         for name in names:
             load_piece(folder / Path(name).name, verify=True)
     pieces = [functools.partial(_open, folder / Path(name).name, order) for name in names]
-    return Parts(words.vocab, order, words.counts.astype(np.int64), pieces)
+    return Parts(words.vocab, order, words.counts.astype(np.int64), pieces, thresholds)
 
 
 def gathered(path: str | Path, *, memory: int | None = None) -> str | Path:
-    """The count file of a folder of parts, made if it is not there yet; anything else is itself."""
+    """The count file of a folder of parts, made if it is not there yet; anything else is itself.
+
+    `memory` is for dropping n-grams below thresholds, half of the machine's unless given.
+    """
     folder = Path(path)
     if not folder.is_dir():
         return path
     whole = folder / WHOLE
     if not whole.is_file():
-        write_counts(whole, load_parts(folder), workers=cores())
+        _gather(load_parts(folder), whole, half_of_memory() if memory is None else memory)
     return whole
 
 
+def _gather(parts: Parts, output: Path, memory: int) -> None:
+    if not any(parts.thresholds):
+        write_counts(output, parts, workers=cores())
+        return
+    with workspace(output, {"thresholds": parts.thresholds}, work="dropping") as folder:
+        whole = folder / WHOLE
+        write_counts(whole, parts, workers=cores())
+        drop_to_file(whole, output, parts.thresholds, folder, memory=memory, workers=cores())
+
+
 def count_types(parts: Parts) -> list[int]:
-    """How many different n-grams there are of each order from 2 on."""
+    """How many different n-grams there are of each order from 2 on, without those that thresholds drop."""
     sizes = np.zeros(parts.order - 1, np.int64)
     for opened in parts.pieces:
-        sizes += np.diff(opened().levels)
+        sizes += _kept(opened(), parts.thresholds)
     return [int(size) for size in sizes]
 
 
@@ -75,3 +95,10 @@ def _open(path: Path, order: int) -> Piece:
     if piece.order != order:
         raise FileFormatError(f"{path} has order {piece.order}, not {order}", hint="count again into a new folder")
     return piece
+
+
+def _kept(piece: Piece, thresholds: tuple[int, ...]) -> list[int]:
+    orders = range(2, piece.order + 1)
+    if not any(thresholds):
+        return [piece.level(order).stop - piece.level(order).start for order in orders]
+    return [int((piece.counts[piece.level(order)] > thresholds[order - 1]).sum()) for order in orders]

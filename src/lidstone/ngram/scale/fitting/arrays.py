@@ -12,8 +12,10 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.scale.memory import resident
@@ -110,7 +112,7 @@ def chunks(part: slice, size: int) -> Iterator[slice]:
 
 
 @contextlib.contextmanager
-def limit_pages(limit: int, *arrays: Ints) -> Iterator[None]:
+def limit_pages(limit: int, *arrays: NDArray[Any]) -> Iterator[None]:
     """Give the pages of mapped files back whenever the process occupies more than `limit` bytes.
 
     Kernels run without Python's lock, so this thread runs beside them.

@@ -40,6 +40,8 @@ class Parts:
     """counts of the words and, last, of `<s>`"""
     pieces: Sequence[Callable[[], Piece]]
     """opens each bucket's piece, in the order of the buckets"""
+    thresholds: tuple[int, ...] = ()
+    """n-grams that occur so often or less are to be dropped from the whole; `write_counts` does not"""
 
 
 def node_type(nodes: int) -> type[np.signedinteger]:
@@ -59,7 +61,7 @@ def write_counts(path: str | Path, parts: Parts, *, workers: int = 1, advance: A
         file = StreamFile(temporary, *_layout(parts, levels))
         try:
             _write(file, parts, levels)
-            _write_links(file, levels, workers, advance)
+            write_links(file, levels, workers, advance)
             file.finish()
         finally:
             file.close()
@@ -132,7 +134,10 @@ def _opened(parts: Parts) -> Iterator[Piece]:
         yield open_piece()
 
 
-def _write_links(file: StreamFile, levels: NDArray[np.int64], workers: int, advance: Advance) -> None:
+def write_links(
+    file: StreamFile, levels: NDArray[np.int64], workers: int, advance: Advance = lambda amount: None
+) -> None:
+    """Find the suffix of every n-gram, when words and offsets are written."""
     file.append("suffixes", np.full(levels[1], -1))
     words, first, links = (file.read(name) for name in ("words", "first", "suffixes"))
     with ThreadPoolExecutor(workers) as pool:
