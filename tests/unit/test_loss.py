@@ -232,12 +232,14 @@ class TestConstantTensors:
 
 class TestMistakes:
     def test_a_strength_in_the_place_of_the_counts(self):
-        with pytest.raises(InputError, match=r"0\.25 stands where counts belong. hint: name the strength: gamma=0\.25"):
+        with pytest.raises(
+            InputError, match=r"0\.25 was given where counts are expected. hint: name the strength: gamma=0\.25"
+        ):
             SmoothedCrossEntropy(TABLE, 0.25)
 
     @pytest.mark.parametrize("arguments", [(COUNTS,), (COUNTS, TABLE), (VOCAB,), ("ken.safetensors",)])
     def test_something_else_in_the_place_of_the_table(self, arguments):
-        with pytest.raises(InputError, match=r"where a table belongs. hint: .*(fit\(counts\)|ld\.load)"):
+        with pytest.raises(InputError, match=r"where a table is expected. hint: .*(fit\(counts\)|ld\.load)"):
             SmoothedCrossEntropy(*arguments, gamma=0.25)
 
     def test_given_to_the_trainer_as_it_is(self):

@@ -75,11 +75,13 @@ def check_kinds(table: Any, counts: Any) -> None:
     if table is not None and not isinstance(table, BackoffTable):
         fit = "fit a smoother: table = ld.ModifiedKneserNey().fit(counts)"
         hint = "read the file first: ld.load(path)" if isinstance(table, (str, os.PathLike)) else fit
-        raise InputError(f"{type(table).__name__} stands where a table belongs", hint=hint)
+        raise InputError(f"{type(table).__name__} was given where a table is expected", hint=hint)
     if isinstance(counts, (int, float)):
-        raise InputError(f"{counts} stands where counts belong", hint=f"name the strength: gamma={counts}")
+        raise InputError(f"{counts} was given where counts are expected", hint=f"name the strength: gamma={counts}")
     if counts is not None and not isinstance(counts, Counts):
-        raise InputError(f"{type(counts).__name__} stands where counts belong", hint="counts come from ld.count(...)")
+        raise InputError(
+            f"{type(counts).__name__} was given where counts are expected", hint="counts come from ld.count(...)"
+        )
 
 
 def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:

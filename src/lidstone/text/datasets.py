@@ -63,7 +63,7 @@ def check_vocabulary(vocab: Any) -> None:
     """Raise an error if a tokenizer is passed as a vocabulary."""
     if hasattr(vocab, "get_vocab"):
         raise InputError(
-            f"{type(vocab).__name__} stands where a vocabulary belongs",
+            f"{type(vocab).__name__} was given where a vocabulary is expected",
             hint="ld.Vocabulary.from_tokenizer(tokenizer, size=model.config.vocab_size)",
         )
 

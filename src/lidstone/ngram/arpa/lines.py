@@ -122,7 +122,7 @@ class _Reader:
         more = self.order <= len(self.declared)
         due = f"\\{self.order}-grams:" if more else "\\end\\"
         if marker != due:
-            raise complaint(self.name, self.line, f"{marker} stands where {due} is due")
+            raise complaint(self.name, self.line, f"{marker} was found where {due} is expected")
         self.state = "ngrams" if more else "end"
         self.pieces = [_room(0, self.order)]
 
@@ -131,7 +131,9 @@ class _Reader:
         found = re.fullmatch(rb"ngram (\d{1,3}) ?= ?(\d{1,18})", text)
         if not found or int(found[1]) != len(self.declared) + 1:
             due = f"ngram {len(self.declared) + 1}=COUNT"
-            raise complaint(self.name, self.line, f"{text[:40].decode(errors='replace')!r} stands where {due} is due")
+            raise complaint(
+                self.name, self.line, f"{text[:40].decode(errors='replace')!r} was found where {due} is expected"
+            )
         self.declared.append(int(found[2]))
 
     def _check_declared(self) -> None:
