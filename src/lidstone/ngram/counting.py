@@ -134,25 +134,29 @@ class _Counter:
     def _scatter(self, entries: NDArray, starts: NDArray[np.int64], size: int, length: int) -> NDArray:
         """The entries of the n-grams one word longer than `length`, in their order."""
         shift = _shift(length, self.order)
-        if self.order == 2:
-            extended: NDArray = self.stream[:size]  # the entries hold all that is still needed of the stream
+        if shift:
+            extended: NDArray = self.buffers[length % len(self.buffers)][:size]
         else:
-            extended = self.buffers[length % len(self.buffers)][:size] if shift else np.empty(size, np.int32)
+            self.buffers.clear()  # one is in use as `entries` still
+            in_stream = self.order == 2 or self.eos is not None  # then entries hold all that is needed of the stream
+            extended = self.stream[:size] if in_stream else np.empty(size, np.int32)
         base = self.bounds[-2]
         ends = kernels.sums_at(self.counts[base : self.bounds[-1]], self.blocks[self.cuts]).tolist()
         stream = self.stream.view(np.uint32)
+        ahead = self.eos is not None and length == self.order - 2  # without eos, `followed` needs positions
         calls: list[tuple[Any, ...]] = []
         for share, (begin, end) in enumerate(pairwise(ends)):
             own, to = entries[begin:end], starts[:, share].astype(np.uint32)
             words = slice(int(self.cuts[share]), int(self.cuts[share + 1]))
-            if length > 1:
-                calls.append((kernels.extend, stream, own, to, extended, shift))
+            if length > 1 and not shift and self.eos is not None:
+                calls.append((kernels.extend_last, own, to, extended))
+            elif length > 1:
+                calls.append((kernels.extend, stream, own, to, extended, shift, ahead))
             elif self.order == 2:
                 calls.append((kernels.extend_pairs, own.view(np.uint32), self.counts[words], words.start, to, extended))
             else:
-                calls.append(
-                    (kernels.extend_words, stream, own.view(np.uint32), self.counts[words], words.start, to, extended)
-                )
+                own_counts = self.counts[words], words.start
+                calls.append((kernels.extend_words, stream, own.view(np.uint32), *own_counts, to, extended, ahead))
         self._run(calls)
         return extended
 

@@ -1,7 +1,8 @@
 """The compiled loops of counting.
 
 An entry is a position and the node of the k-gram that starts there, in one integer: one memory access, not two.
-Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone. Where
+Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone. One order
+below, the word before is there instead of the position where possible: it is next to a word that is read anyway. Where
 pairs are the top order, entries of unigrams are the words before them. Whatever indexes an array is unsigned: numba
 looks at the sign of other integers, to count from the end, at every access.
 """
@@ -106,7 +107,7 @@ def extend_pairs(entries, counts, first_word, starts, extended):  # type: ignore
 
 
 @njit(cache=True, nogil=True)
-def extend_words(stream, entries, counts, first_word, starts, extended):  # type: ignore[no-untyped-def]
+def extend_words(stream, entries, counts, first_word, starts, extended, ahead):  # type: ignore[no-untyped-def]
     """`extend` from unigrams to bigrams, where an entry is a position alone."""
     end, i = 0, 0
     for word in range(len(counts)):
@@ -116,20 +117,38 @@ def extend_words(stream, entries, counts, first_word, starts, extended):  # type
                 prefetch(stream, np.int64(entries[i + AHEAD] - np.uint32(1)))
             position = entries[i] - np.uint32(1)
             before = stream[position]
-            extended[starts[before]] = np.int64(first_word + word) << 32 | np.int64(position)
+            place = np.int64(stream[position - np.uint32(position > 0)]) if ahead else np.int64(position)
+            extended[starts[before]] = np.int64(first_word + word) << 32 | place
             starts[before] += np.uint32(1)
             i += 1
 
 
 @njit(cache=True, nogil=True)
-def extend(stream, entries, starts, extended, shift):  # type: ignore[no-untyped-def]
-    """From the order by k-grams to that by (k+1)-grams; until `group`, an entry holds the node of its suffix."""
+def extend(stream, entries, starts, extended, shift, ahead):  # type: ignore[no-untyped-def]
+    """From the order by k-grams to that by (k+1)-grams; until `group`, an entry holds the node of its suffix.
+
+    With `ahead`, the new entries hold the word before instead of the position, for `extend_last`.
+    """
     for i in range(len(entries)):
         if i + AHEAD < len(entries):
             prefetch(stream, np.int64(np.uint32(entries[i + AHEAD]) - np.uint32(1)))
         entry = entries[i]
-        word = stream[np.uint32(entry) - np.uint32(1)]
-        extended[starts[word]] = entry - 1 if shift else entry >> 32
+        position = np.uint32(entry) - np.uint32(1)
+        word = stream[position]
+        if ahead:
+            before = np.int64(stream[position - np.uint32(position > 0)])
+            extended[starts[word]] = (entry >> 32) << 32 | before
+        else:
+            extended[starts[word]] = entry - 1 if shift else entry >> 32
+        starts[word] += np.uint32(1)
+
+
+@njit(cache=True, nogil=True)
+def extend_last(entries, starts, extended):  # type: ignore[no-untyped-def]
+    """`extend` to the top order, where entries hold the word before: the text is not needed."""
+    for entry in entries:
+        word = np.uint32(entry)
+        extended[starts[word]] = entry >> 32
         starts[word] += np.uint32(1)
 
 
