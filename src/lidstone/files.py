@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lidstone.checksums import verify_checksum
 from lidstone.errors import FileFormatError, LidstoneError
 
 
@@ -54,7 +55,8 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def read_json(path: str | Path, hint: str = "") -> Any:
-    """The value of a JSON file; a file that cannot be read or is not sound JSON is a `FileFormatError`.
+    """The value of a JSON file; a file that cannot be read, is not sound JSON or does not fit the checksum in it (see
+    `lidstone.checksums`) is a `FileFormatError`.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.json"
     >>> _ = file.write_text("[" * 100_000)
@@ -63,7 +65,9 @@ def read_json(path: str | Path, hint: str = "") -> Any:
     lidstone.errors.FileFormatError: ...a.json is damaged: it is nested too deeply
     """
     try:
-        return parse_json(Path(path).read_bytes())
+        value = parse_json(Path(path).read_bytes())
+        verify_checksum(value)
+        return value
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
     except ValueError as error:

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lidstone.errors import LidstoneError
+from lidstone.errors import FileFormatError, LidstoneError
 from lidstone.ngram.kenlm.binary import scorer_of_binary, table_of_binary
-from lidstone.ngram.kenlm.compiled.step import VOCAB, VOCAB_BUCKETS
+from lidstone.ngram.kenlm.compiled.step import UNIGRAM_BYTES, UNIGRAMS, VOCAB, VOCAB_BUCKETS
 
 FILES = Path(__file__).parents[1] / "golden" / "files" / "kenlm"
 BINARIES = sorted(path.name for path in FILES.glob("*.bin"))
@@ -94,4 +94,17 @@ def test_an_empty_file_and_a_folder(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     for path in (tmp_path / "empty", tmp_path, tmp_path / "absent"):
         with pytest.raises(LidstoneError):
+            scorer_of_binary(path)
+
+
+@pytest.mark.parametrize("name", [name for name in BINARIES if "trie" not in name])
+def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, name: str) -> None:
+    """Every word's probability and backoff in turn becomes NaN; the unigrams begin behind the table of words."""
+    data = (FILES / name).read_bytes()
+    layout = scorer_of_binary(FILES / name).packed
+    start = int(layout.layout[UNIGRAMS] - layout.data.ctypes.data)
+    for at in range(start, start + 3 * int(layout.layout[UNIGRAM_BYTES]), 4):
+        path = tmp_path / name
+        path.write_bytes(data[:at] + b"\x00\x00\xc0\x7f" + data[at + 4 :])
+        with pytest.raises(FileFormatError, match="not finite"):
             scorer_of_binary(path)

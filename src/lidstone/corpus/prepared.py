@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lidstone.checksums import verify_checksum, with_checksum
 from lidstone.corpus.cache import sha256_of
 from lidstone.corpus.pipeline import Ids, TextPipeline
 from lidstone.errors import FileFormatError
@@ -137,13 +138,14 @@ def save(prepared: Prepared, folder: Path) -> None:
         arrays[f"{split}.words"] = getattr(prepared, split).words
     np.savez(folder / "ids.npz", **arrays)
     files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
-    _write_json(folder / "manifest.json", {**prepared.manifest, "files": files})
+    _write_json(folder / "manifest.json", with_checksum({**prepared.manifest, "files": files}))
 
 
 def load(folder: Path) -> Prepared:
     """Read what `save` wrote; a damaged folder is a `FileFormatError`."""
     try:
         manifest = parse_json((folder / "manifest.json").read_bytes())
+        verify_checksum(manifest)
         _verify(folder, manifest)
         pipelines = {
             side: TextPipeline.from_dict(parse_json((folder / f"{side}.json").read_bytes()))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lidstone.checksums import with_checksum
 from lidstone.corpus.prepare import prepare_corpus
 from lidstone.corpus.prepared import Prepared
 from lidstone.errors import SmoothingUndefined
@@ -44,7 +45,7 @@ def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None
         return None
     data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)
     path = Path(output) / FILE
-    write_text(path, json.dumps(data, ensure_ascii=False, allow_nan=False))
+    write_text(path, json.dumps(with_checksum(data), ensure_ascii=False, allow_nan=False))
     return path
 
 

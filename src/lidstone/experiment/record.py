@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone import __version__
+from lidstone.checksums import with_checksum
 from lidstone.corpus.prepared import Prepared
 from lidstone.errors import FileFormatError
 from lidstone.files import atomic_write, read_json, write_text
@@ -121,7 +122,11 @@ def names_of(record: dict[str, Any]) -> list[str]:
 
 
 def _write(folder: Path, record: dict[str, Any]) -> None:
-    write_text(folder / "run.json", json.dumps(_finite(record), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+    write_text(folder / "run.json", _as_json(with_checksum(_finite(record))))
+
+
+def _as_json(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:

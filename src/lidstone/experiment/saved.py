@@ -1,7 +1,7 @@
 """A trained model with everything needed to use it: weights, vocabulary, merges, the search settings.
 
 model/  config.json  model.safetensors  ...      what `from_pretrained` of transformers reads
-        lidstone.json                            the task and how to search
+        lidstone.json                            the task, how to search, checksums of the other files
         target.json, source.json                 from text to ids and back
         residual.json, residual.safetensors      the n-gram table of a model that was trained as its residual
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lidstone.checksums import file_checksums, verify_files, with_checksum
 from lidstone.corpus.pipeline import TextPipeline
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.evaluation.beam import Beam
@@ -51,7 +52,9 @@ class SavedModel:
                     pipeline = replace(pipeline, checkpoint=".")
                 _write(folder / f"{side}.json", pipeline.to_dict())
         beam = {key: getattr(self.beam, field) for key, field in _BEAM_KEYS.items()}
-        _write(folder / "lidstone.json", {"format": 1, "task": self.task, "name": self.name, "beam": beam})
+        files = file_checksums(folder, sorted(path.name for path in folder.iterdir()))
+        facts = {"format": 1, "task": self.task, "name": self.name, "beam": beam, "files": files}
+        _write(folder / "lidstone.json", with_checksum(facts))
 
 
 def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
@@ -89,6 +92,7 @@ def _ours(folder: Path) -> SavedModel:
     from lidstone.training.models import load_model
 
     facts = _read(folder / "lidstone.json")
+    _verify(folder, facts.get("files", {}))
     model = load_model(folder)
     load_residual(model, folder)
     sides = {side: _pipeline(folder, side) for side in ("target", "source")}
@@ -122,6 +126,15 @@ def _pipeline(folder: Path, side: str) -> TextPipeline | None:
         return None
     pipeline = TextPipeline.from_dict(_read(path))
     return replace(pipeline, checkpoint=str(folder)) if pipeline.checkpoint is not None else pipeline
+
+
+def _verify(folder: Path, files: dict[str, str]) -> None:
+    """Check the files of a model; those of older versions have no checksums."""
+    try:
+        verify_files(folder, files)
+    except ValueError as error:
+        hint = 'copy the folder again; if you changed it yourself, remove "files" and "checksum" from lidstone.json'
+        raise FileFormatError(f"the model in {folder} is damaged: {error}", hint=hint) from error
 
 
 def _read(path: Path) -> dict[str, Any]:

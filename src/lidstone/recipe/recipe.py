@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError, model_validator
 
-from lidstone.errors import RecipeError
-from lidstone.files import parse_json
+from lidstone.errors import FileFormatError, RecipeError
+from lidstone.files import read_json
 from lidstone.recipe.mistakes import explain_mistakes, nearest
 from lidstone.recipe.sections import (
     Corpus,
@@ -174,8 +174,11 @@ def _find(source: str | Path) -> Path:
 def _recorded(path: Path) -> dict[str, Any]:
     """The recipe that a run was trained with; paths are those of that training."""
     try:
-        return dict(parse_json(path.read_bytes())["config"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        return dict(read_json(path)["config"])
+    except FileFormatError as error:
+        hint = "pass a folder made by lidstone train"
+        raise RecipeError(f"{path} is not the record of a run: {error.message}", hint=hint) from error
+    except (ValueError, LookupError, TypeError) as error:
         raise RecipeError(f"{path} is not the record of a run", hint="pass a folder made by lidstone train") from error
 
 

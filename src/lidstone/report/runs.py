@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lidstone.checksums import KEY as CHECKSUM
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.files import parse_json, read_json
 
@@ -242,10 +243,10 @@ def _explorer(roots: Sequence[Path]) -> Mapping[str, Any] | None:
     for root in roots:
         file = root / "explorer.json"
         if root.is_dir() and file.is_file():
-            try:
-                return dict(parse_json(file.read_bytes()))
-            except (OSError, ValueError, TypeError) as error:
-                raise FileFormatError(f"{file} is damaged: {error}", hint="make it again or move it away") from error
+            data = read_json(file, hint="make it again or move it away")
+            if not isinstance(data, dict):
+                raise FileFormatError(f"{file} is damaged: it has no data", hint="make it again or move it away")
+            return {key: value for key, value in data.items() if key != CHECKSUM}
     return None
 
 

@@ -16,10 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lidstone.checksums import with_checksum
 from lidstone.errors import LidstoneError
 from lidstone.experiment.corpora import cached_corpus
 from lidstone.experiment.record import read_record
-from lidstone.files import parse_json, write_text
+from lidstone.files import read_json, write_text
 from lidstone.locks import claim
 from lidstone.sweep.jobs import Job, Outcome
 
@@ -59,7 +60,7 @@ def finished(job: Job) -> Outcome | None:
     marker = job.folder / PRUNED
     if job.trial is None or not marker.exists():
         return None
-    return Outcome("pruned", parse_json(marker.read_bytes()))
+    return Outcome("pruned", read_json(marker, hint="delete the file; the cell is then computed again"))
 
 
 def train_cell(job: Job) -> Outcome:
@@ -109,7 +110,7 @@ def _outcome(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
 
 def _record_pruned(job: Job, score: float) -> Outcome:
     record = {"status": "pruned", "metrics": {"valid": {job.recipe.evaluation.metric: score}}}
-    write_text(job.folder / PRUNED, json.dumps(record))
+    write_text(job.folder / PRUNED, json.dumps(with_checksum(record)))
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return Outcome("pruned", record, computed=True)
 

@@ -1,11 +1,13 @@
 """Checkpoints on disk: which of them are complete, and the state of the training in them.
 
-The Trainer writes `trainer_state.json` last. A checkpoint is complete if this file can be read and the weights and
-states are there; one that was being written or deleted when the process was killed is not.
+The Trainer writes `trainer_state.json` last, then follow the checksums. A checkpoint is complete if this file can be
+read and the weights and states are there; one that was being written or deleted when the process was killed is not.
+One whose files do not fit their checksums is not used either.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +16,12 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from lidstone.errors import RunError
-from lidstone.files import parse_json
+from lidstone.checksums import file_checksums, verify_files, with_checksum
+from lidstone.errors import LidstoneError, RunError
+from lidstone.files import parse_json, read_json, write_text
 
 _NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
+_STATE, _CHECKSUMS = "trainer_state.json", "checksums.json"
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Checkpoint:
 
 
 def last_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest complete checkpoint in a folder; newer ones, which are incomplete, are removed."""
+    """The newest sound checkpoint in a folder; newer ones, which are incomplete or damaged, are removed."""
     for path in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
         found = _read(path)
         if found is not None:
@@ -79,13 +83,29 @@ def _is_from_saving(error: RuntimeError) -> bool:
     return any(frame.f_globals.get("__name__") == "torch.serialization" for frame in frames)
 
 
+def write_checksums(folder: Path) -> None:
+    """Write the checksums of the files of a checkpoint that is complete, so that damage is noticed."""
+    names = (*_NEEDED, _STATE, "rng_state.pth")  # with several processes, each writes its own state of the generators
+    sums = file_checksums(folder, [name for name in names if (folder / name).is_file()])
+    write_text(folder / _CHECKSUMS, json.dumps(with_checksum({"files": sums})))
+
+
 def _read(path: Path) -> Checkpoint | None:
     try:
-        state = parse_json((path / "trainer_state.json").read_bytes())
-    except (OSError, ValueError):
+        state = parse_json((path / _STATE).read_bytes())
+        found = Checkpoint(path, state)
+        for folder in {path, found.best}:
+            _verify(folder)
+    except (OSError, ValueError, LookupError, TypeError, LidstoneError):
         return None
     complete = all((path / name).is_file() for name in _NEEDED) and any(path.glob("rng_state*.pth"))
-    return Checkpoint(path, state) if complete else None
+    return found if complete else None
+
+
+def _verify(folder: Path) -> None:
+    """Raise an error if a file of a checkpoint has changed; one that was killed before its checksums has none."""
+    if (folder / _CHECKSUMS).is_file():
+        verify_files(folder, read_json(folder / _CHECKSUMS)["files"])
 
 
 def _step(path: Path) -> int:

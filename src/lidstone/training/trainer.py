@@ -17,7 +17,7 @@ from transformers import Trainer, TrainerCallback
 from lidstone.errors import RunError
 from lidstone.progress import progress_bar
 from lidstone.training.baselines.residual import NAME as RESIDUAL
-from lidstone.training.checkpoints import write_errors
+from lidstone.training.checkpoints import write_checksums, write_errors
 from lidstone.training.hooks.mixin import SmoothedLossMixin
 
 Scores = Mapping[str, float]
@@ -102,6 +102,8 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         with write_errors(Path(self.args.output_dir)):
             super()._save_checkpoint(*args, **kwargs)
+            if self.is_world_process_zero():
+                write_checksums(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
 
 
 class Bar(TrainerCallback):

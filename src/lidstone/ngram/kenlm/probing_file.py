@@ -32,6 +32,7 @@ from lidstone.ngram.kenlm.compiled.step import (
 from lidstone.ngram.kenlm.compiled.words import PADDING
 from lidstone.ngram.kenlm.header import REST, Header, broken
 
+_CHUNK = 1 << 20
 _ENTRY = np.dtype([("key", "<u8"), ("id", "<u4")])
 
 
@@ -50,6 +51,7 @@ def map_probing(data: NDArray[np.uint8], header: Header, path: str | Path) -> Pa
     if end > len(data):
         raise broken(path, f"it is cut off: {end} bytes are due, and {len(data)} are there")
     _check_words(data, header, layout, path)
+    _check_numbers(data, header, layout, path)
     layout[[VOCAB, UNIGRAMS]] += data.ctypes.data
     layout[TABLES::2] += data.ctypes.data
     return Packed(data, _with_specials(layout, path))
@@ -69,6 +71,26 @@ def _check_words(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int
     wrong = (entries["key"] != 0) & (entries["id"] > header.counts[0])
     if wrong.any():
         raise broken(path, f"its vocabulary has the id {entries['id'][wrong][0]} among {header.counts[0]} words")
+
+
+def _check_numbers(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int64], path: str | Path) -> None:
+    """Every log probability and backoff must be finite; one pass over the file, which is then in the page cache."""
+    width = int(layout[UNIGRAM_BYTES])
+    tables = [(int(layout[UNIGRAMS]), header.counts[0] + 1, width, 0)]
+    for k in range(header.order - 1):
+        start, buckets = (int(value) for value in layout[TABLES + 2 * k : TABLES + 2 * k + 2])
+        tables.append((start, buckets, LONGEST_BYTES if k == header.order - 2 else 8 + width, 8))
+    for order, (start, count, size, key) in enumerate(tables, start=1):
+        rows = data[start : start + count * size].reshape(count, size)
+        for first in range(0, count, _CHUNK):
+            if not _are_finite(rows[first : first + _CHUNK], key):
+                raise broken(path, f"an n-gram of order {order} has a probability or backoff that is not finite")
+
+
+def _are_finite(rows: NDArray[np.uint8], key: int) -> bool:
+    """Whether the numbers behind the key are finite in all rows that are in use; key 0 is an empty slot."""
+    finite = np.isfinite(rows[:, key:].view("<f4")).all(1)
+    return bool((finite | ~rows[:, :key].any(1) if key else finite).all())
 
 
 def _with_specials(layout: NDArray[np.int64], path: str | Path) -> NDArray[np.int64]:
