@@ -116,7 +116,7 @@ class TestDataSets:
             ld.count(data["text"], VOCAB, order=2)
         with pytest.raises(InputError, match="a row has 'label', but no input_ids"):
             ld.count([{"label": 0}], VOCAB, order=2)
-        with pytest.raises(InputError, match=r"where a vocabulary belongs. hint: ld\.Vocabulary\.from_tokenizer"):
+        with pytest.raises(InputError, match=r"where a vocabulary is expected. hint: ld\.Vocabulary\.from_tokenizer"):
             ld.count(TEXT, tokenizer(), order=2)
 
 
