@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.compact.access import DEPTH, Values, at, find_child, full_prob, size_of, suffix_of, with_row
+from lidstone.ngram.compact.access import Values, at, chain_for, find_child, full_prob, size_of, suffix_of, with_row
 from lidstone.ngram.trie import Trie
 
 PARALLEL_FROM = 200_000
@@ -46,7 +46,7 @@ def matches(
 @njit(cache=True, nogil=True)
 def _score(first, words, suffixes, values, backoffs, bos, stream):  # type: ignore[no-untyped-def]
     """The log-probability of each token, and the node of the longest n-gram that ends with it."""
-    logprobs, nodes, chain = np.empty(len(stream)), np.empty(len(stream), np.int64), np.empty(2 * DEPTH, np.int64)
+    logprobs, nodes, chain = np.empty(len(stream)), np.empty(len(stream), np.int64), chain_for(values)
     end, state = 0, np.int64(-1)
     for word in stream:
         if word == bos:
@@ -89,7 +89,8 @@ def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  
 
     The longest history that has the word gives p; those above it multiply it by their backoffs.
     """
-    out, chain = np.empty(len(states)), np.empty(2 * DEPTH, np.int64)
+    values = Values(rows, base)
+    out, chain = np.empty(len(states)), chain_for(values)
     for i in range(len(states)):
         weight, state, child = 1.0, np.int64(states[i]), np.int64(-1)
         while child < 0 and 0 <= state < size_of(backoffs):
@@ -99,7 +100,7 @@ def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  
                 state = np.int64(at(suffixes, state))
         if child < 0:
             child, state = np.int64(targets[i]), np.int64(-1)
-        out[i] = weight * full_prob(Values(rows, base), first, words, suffixes, backoffs, state, child, chain)
+        out[i] = weight * full_prob(values, first, words, suffixes, backoffs, state, child, chain)
     return out
 
 

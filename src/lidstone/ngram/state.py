@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram import query
-from lidstone.ngram.compact.access import DEPTH, at, find_child, full_prob, size_of, suffix_of
+from lidstone.ngram.compact.access import at, chain_for, find_child, full_prob, size_of, suffix_of
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -43,10 +43,9 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
 
     A word that cannot be predicted has -inf.
     """
-    trie = table.trie
-    arrays = (*trie.links, table.scored_values, table.stored_backoffs)
+    arrays, inner = table.scored_arrays
     single = type(states) is int and type(words) is int  # one hypothesis: no arrays
-    if single and EMPTY <= states < trie.inner and 0 <= words < table.vocab.size:
+    if single and EMPTY <= states < inner and 0 <= words < table.vocab.size:
         return _one_step(*arrays, states, words)
     ids, checked = table.vocab.check_ids(words), check_states(table, states)
     try:
@@ -57,7 +56,7 @@ def advance(table: BackoffTable, states: Any, words: Any) -> tuple[Any, Any]:
             hint="give one word per state, or shapes that broadcast",
         ) from error
     before, after = (np.broadcast_to(array, both.shape).ravel() for array in (checked, ids))
-    logprobs, next_states = np.empty(both.size), np.empty(both.size, trie.node_type)
+    logprobs, next_states = np.empty(both.size), np.empty(both.size, table.trie.node_type)
     _steps(*arrays, before, after, logprobs, next_states)
     if not both.shape:
         return float(logprobs[0]), int(next_states[0])
@@ -116,12 +115,12 @@ def _step(first, words, suffixes, values, backoffs, state, word, chain):  # type
 
 @njit(cache=True, nogil=True)
 def _one_step(first, words, suffixes, values, backoffs, state, word):  # type: ignore[no-untyped-def]
-    return _step(first, words, suffixes, values, backoffs, state, word, np.empty(2 * DEPTH, np.int64))
+    return _step(first, words, suffixes, values, backoffs, state, word, chain_for(values))
 
 
 @njit(cache=True, nogil=True)
 def _steps(first, words, suffixes, values, backoffs, states, targets, logprobs, after):  # type: ignore[no-untyped-def]
-    chain = np.empty(2 * DEPTH, np.int64)
+    chain = chain_for(values)
     for i in range(len(states)):
         found = _step(first, words, suffixes, values, backoffs, states[i], targets[i], chain)
         logprobs[i], after[i] = found

@@ -301,6 +301,11 @@ class BackoffTable:
             return Values(self.codes.probs, self.base)
         return Values(self.rows, self.base) if self.trie.packed or is_mapped(self.rows) else self.ngram_probs
 
+    @cached_property
+    def scored_arrays(self) -> tuple[tuple[Any, ...], int]:
+        """What one step of scoring reads, and how many nodes can be histories."""
+        return (*self.trie.links, self.scored_values, self.stored_backoffs), self.trie.inner
+
     def _state(self, history: History) -> int:
         if len(history) and not all(0 <= int(word) <= self.vocab.size for word in history):
             wrong = next(word for word in history if not 0 <= int(word) <= self.vocab.size)

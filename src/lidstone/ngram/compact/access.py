@@ -61,7 +61,12 @@ def row_of(rows: Any, base: Any, first: Any, words: Any, suffixes: Any, backoffs
 def full_prob(
     values: Any, first: Any, words: Any, suffixes: Any, backoffs: Any, history: Any, node: Any, chain: Any
 ) -> Any:
-    """p(w | h) of the node hw, in compiled code; `chain` has room for 2 * DEPTH nodes."""
+    """p(w | h) of the node hw, in compiled code; for `chain` see `chain_for`."""
+    raise NotImplementedError
+
+
+def chain_for(values: Any) -> Any:
+    """The `chain` that `full_prob` needs for such values, in compiled code: none where they are stored in full."""
     raise NotImplementedError
 
 
@@ -141,6 +146,13 @@ def _full_prob(
     if isinstance(values, types.Array):
         return lambda values, first, words, suffixes, backoffs, history, node, chain: values[node]
     return _prob_of_rows if isinstance(values[0], types.Array) else _prob_of_codes
+
+
+@overload(chain_for, strict=False)
+def _chain_for(values: Any) -> Any:
+    if isinstance(values, types.Array):
+        return lambda values: 0
+    return lambda values: np.empty(2 * DEPTH, np.int64)
 
 
 def _prob_of_codes(values, first, words, suffixes, backoffs, history, node, chain):  # type: ignore[no-untyped-def]

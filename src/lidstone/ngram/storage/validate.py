@@ -180,14 +180,14 @@ def _trouble(levels, first, words, suffixes, events):  # type: ignore[no-untyped
     for history in range(levels[-2]):
         shorter = at(suffixes, history)  # checked before, for the levels are visited from the lowest
         begin = at(first, history)
+        low = np.int64(0) if shorter < 0 else np.int64(at(first, shorter))
+        high = np.int64(bos) if shorter < 0 else np.int64(at(first, shorter + 1))
         for node in range(begin, at(first, history + 1)):
             word = at(words, node)
             if not 0 <= word < bos or not events[word]:
                 return 3
             if node > begin and at(words, node - 1) >= word:
                 return 4
-            low = np.int64(0) if shorter < 0 else np.int64(at(first, shorter))
-            high = np.int64(bos) if shorter < 0 else np.int64(at(first, shorter + 1))
             link = suffix_of(first, words, suffixes, history, node)
             if not low <= link < high or at(words, link) != word:
                 return 5
