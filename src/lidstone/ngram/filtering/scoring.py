@@ -10,7 +10,6 @@ lower, the more the document is like the first model's text and unlike the secon
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,6 @@ from lidstone.ngram.table import BackoffTable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_RESERVED = re.compile(rb"(?<![^\t-\r ])</?s>(?![^\t-\r ])")
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def score_documents(scorer: Scorer, documents: Documents) -> Scores:
     """The scores of documents, each of one line or more."""
     if not documents.raw:
         return Scores(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-    lines = _score_lines(scorer, _without_reserved(documents.text))
+    lines = _score_lines(scorer, documents.text)
     if documents.sizes is None:
         return lines
     sizes = np.array(documents.sizes, np.int64)
@@ -65,10 +63,13 @@ def score_documents(scorer: Scorer, documents: Documents) -> Scores:
 
 
 def _score_lines(scorer: Scorer, text: bytes) -> Scores:
-    """Each line as a sentence; the compiled loop lets other threads run."""
+    """Each line as a sentence; the compiled loop lets other threads run.
+
+    `<s>` and `</s>` in a text are words that no model predicts; they are read as unknown ones.
+    """
     count = text.count(b"\n") + 1
     single, exact, words, unknown = np.empty(count, np.float32), np.empty(count), *np.empty((2, count), np.int64)
-    score_many(scorer.packed.layout, text + PADDING, LINE_FEED, True, True, single, exact, words, unknown)
+    score_many(scorer.packed.layout, text + PADDING, LINE_FEED, True, True, True, single, exact, words, unknown)
     return Scores(exact, words + 1, unknown)
 
 
@@ -76,8 +77,3 @@ def difference(inside: Scores, general: Scores) -> Floats:
     """Moore and Lewis: the cross-entropy per token under the first model less that under the second, in nats."""
     gap: Floats = (general.log10 / general.tokens - inside.log10 / inside.tokens) * np.log(10)
     return gap
-
-
-def _without_reserved(text: bytes) -> bytes:
-    """`<s>` and `</s>` in a text are words that no model predicts; they are read as unknown ones."""
-    return _RESERVED.sub(b"<s/>", text) if b"<s>" in text or b"</s>" in text else text

@@ -86,7 +86,7 @@ class Scorer:
 
         def run(cut: tuple[int, int]) -> None:
             text, results = joined(texts[slice(*cut)], cut[0]), (column[slice(*cut)] for column in columns)
-            lines.score_many(self.packed.layout, text, LINE_FEED, bool(bos), bool(eos), *results)
+            lines.score_many(self.packed.layout, text, LINE_FEED, False, bool(bos), bool(eos), *results)
 
         cuts, jobs = cut_batches(texts), _threads(threads)
         if jobs == 1 or len(cuts) <= 1:

@@ -26,6 +26,7 @@ from lidstone.ngram.kenlm.compiled.step import (
     TABLES,
     UNIGRAM_BYTES,
     UNIGRAMS,
+    UNK,
     VOCAB,
     VOCAB_BUCKETS,
     VOCAB_BYTES,
@@ -79,14 +80,19 @@ def read_block(layout, text, size, position, inside, separator, eos, keys, kinds
 
 
 @njit(cache=True, nogil=True)
-def find_words(layout, count, kinds, keys, ids):  # type: ignore[no-untyped-def]
-    """The ids of a block, after the MOST ids before it: words, `<s>` where a line begins, `</s>` where it ends."""
+def find_words(layout, reserved, count, kinds, keys, ids):  # type: ignore[no-untyped-def]
+    """The ids of a block, after the MOST ids before it: words, `<s>` where a line begins, `</s>` where it ends.
+
+    Where they are `reserved`, the words `<s>` and `</s>` of the text are unknown ones.
+    """
+    begin, end, unk = part(layout, BOS), part(layout, EOS), part(layout, UNK)
     unigrams, width = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES)
     for i in range(count):
         if kinds[i] == WORD:
             word = find_word(layout, keys[i])
+            word = unk if reserved and word in (begin, end) else word
         else:
-            word = part(layout, BOS if kinds[i] == START else EOS)
+            word = begin if kinds[i] == START else end
         ids[MOST + i] = word
         prefetch(unigrams + word * width)
 

@@ -34,10 +34,11 @@ from lidstone.ngram.kenlm.compiled.words import is_space, word_end, word_hash
 
 
 @njit(cache=True, nogil=True)
-def score_many(layout, text, separator, bos, eos, single, exact, words, unknown):  # type: ignore[no-untyped-def]
+def score_many(layout, text, separator, reserved, bos, eos, single, exact, words, unknown):  # type: ignore[no-untyped-def]
     """Per line the sum of log10 p, in float32 as KenLM adds and in float64; words, and unknown words.
 
-    The text ends with the padding. The last line has no separator after it.
+    The text ends with the padding. The last line has no separator after it. Where they are `reserved`, `<s>` and `</s>`
+    in the text are unknown words.
     """
     order, unk, model, address, size = layout[ORDER], layout[UNK], address_of(layout), address_of(text), len(text) - 8
     keys, kinds = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int8)
@@ -47,7 +48,7 @@ def score_many(layout, text, separator, bos, eos, single, exact, words, unknown)
     sums, sum32, counted, missing = 0.0, np.float32(0.0), 0, 0
     while count > 0:
         count, position, inside = read_block(model, address, size, position, inside, separator, eos, keys, kinds)
-        find_words(model, count, kinds, keys, ids)
+        find_words(model, reserved, count, kinds, keys, ids)
         active = find_unigrams(model, bos, count, kinds, keys, ids, places, numbers)
         find_ngrams(model, active, keys, ids, places, numbers)
         sum_logprobs(order, count, numbers, logprobs)
@@ -73,7 +74,7 @@ def score_many(layout, text, separator, bos, eos, single, exact, words, unknown)
 def score_one(layout, text, bos, eos):  # type: ignore[no-untyped-def]
     """The float32 sum of one sentence; `text` ends with the padding."""
     single, exact, numbers = np.empty(1, np.float32), np.empty(1), np.zeros(2, np.int64)
-    score_many(layout, text, NONE, bos, eos, single, exact, numbers[0:1], numbers[1:2])
+    score_many(layout, text, NONE, False, bos, eos, single, exact, numbers[0:1], numbers[1:2])
     return single[0]
 
 
