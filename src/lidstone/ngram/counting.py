@@ -114,7 +114,11 @@ class _Counter:
         start, stop = self.bounds[-2:]
         counts = self.counts[start:stop]
         if self.eos is not None:
-            return np.where(self.words[start:stop] == self.eos, np.int32(0), counts)
+            left = np.empty(stop - start, np.int32)
+            bounds = pairwise(len(left) * part // len(self.parts) for part in range(len(self.parts) + 1))
+            arrays = counts, self.words[start:stop], left
+            self._run([(kernels.without, self.eos, *(array[slice(*pair)] for array in arrays)) for pair in bounds])
+            return left
         if length == 1:
             return counts - np.bincount(_last_words(self.stream), minlength=stop).astype(np.int32)
         followed: NDArray[np.int32] = kernels.followed(self.stream, entries, counts, start, length)

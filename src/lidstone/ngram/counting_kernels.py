@@ -43,6 +43,13 @@ def sort_by_word(stream, begin, end, starts, entries, pairs):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
+def without(eos, counts, words, left):  # type: ignore[no-untyped-def]
+    """Let left = counts, and 0 for the nodes that end with eos."""
+    for node in range(len(counts)):
+        left[node] = counts[node] if words[node] != eos else 0
+
+
+@njit(cache=True, nogil=True)
 def followed(stream, entries, counts, base, length):  # type: ignore[no-untyped-def]
     """How many occurrences of each node have a next word in their sentence."""
     bos = stream[0]
