@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -179,6 +180,14 @@ def test_compact_tables_become_arpa_and_plain_tables_again(large, tmp_path):
     assert read.logprob(ids, [(read.vocab.bos,), (read.vocab.bos, ids[0]), (read.vocab.bos, *ids[:2])]).sum() == (
         pytest.approx(expected, rel=1e-6)
     )
+
+
+def test_compact_tables_can_be_pickled(large):
+    table, stream = large
+    small = table.compact(16, pack=True)
+    again = pickle.loads(pickle.dumps(small))
+    np.testing.assert_array_equal(again.token_logprobs(stream), small.token_logprobs(stream))
+    assert "rows" not in vars(again) and "words" not in vars(again.trie)
 
 
 def test_wrong_bits_are_refused(large):
