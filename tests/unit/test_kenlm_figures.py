@@ -1,0 +1,46 @@
+"""The figures beside the kenlm module in the README are those of the benchmarks' results."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MODULE = json.loads((ROOT / "benchmarks/results/kenlm_module.json").read_text())
+FILTER = json.loads((ROOT / "benchmarks/results/filter.json").read_text())["filter"]
+NAMES = {"one core": "lines, one core", "all cores": "lines, all cores", "two cores": "lines, all cores"}
+
+
+def expected(label: str) -> tuple[float, float, float]:
+    """lidstone, kenlm and the ratio, for the first cell of a row."""
+    if "lidstone filter" in label:
+        kind, order = "jsonl" if "JSONL" in label else "text", re.search(r"order (\d)", label)[1]
+        found = FILTER[f"{kind}, order {order}"]["lidstone filter"]
+        return found["megabytes_per_second"], found["megabytes_per_second"] / found["ratio"], found["ratio"]
+    called = re.search(r"`(\w+)`", label)[1]
+    if called == "score_lines":
+        called = next(name for words, name in NAMES.items() if words in label)
+    return *MODULE[called]["microseconds"].values(), MODULE[called]["ratio"]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of the table whose head names the kenlm module."""
+    table = re.search(r"^\| beside the kenlm module.*\n\|[-:|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+
+
+def test_the_table_of_the_readme():
+    found = rows((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(found) >= 5
+    for label, *cells in found:
+        for cell, value in zip(cells, expected(label), strict=True):
+            digits = len(cell.partition(".")[2])
+            assert cell == f"{value:.{digits}f}", f"{label}: the results say {value}"
+
+
+def test_the_guide_gives_no_figures_of_its_own():
+    """docs/kenlm.md names the benchmark; a figure typed there would go stale."""
+    guide = (ROOT / "docs/kenlm.md").read_text(encoding="utf-8")
+    speed = guide.split("## Speed\n")[1].split("\n## ")[0]
+    assert "benchmarks/kenlm_module.py" in speed and not re.search(r"\d+(\.\d+)? ?(x|times|µs|microseconds)", speed)
