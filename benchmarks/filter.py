@@ -2,11 +2,11 @@
 
     python benchmarks/filter.py            # ten minutes; --quick for one round on less text, nothing kept
 
-The corpus is WikiText-2 (train, 40 times, so that the loop runs for about 20 seconds), as lines of text and as JSON documents of about 40 lines; the model is
-modified Kneser-Ney of the same text, for kenlm as a probing binary (made by build_binary where that is on the PATH,
-else ARPA). Both sides read a file and write every line or document with its perplexity. Times are medians of
-interleaved rounds, by the wall clock; ratios above 1 say that lidstone is faster. Results go to
-benchmarks/results/filter.json.
+The corpus is WikiText-2 (train, 40 times, so that the loop runs for about 20 seconds), as lines of text and as JSON
+documents of about 40 lines; the model is modified Kneser-Ney of the same text, for kenlm as a probing binary (made by
+build_binary where that is on the PATH, else ARPA). Both sides read a file and write every line or document with its
+perplexity. Times are medians of interleaved rounds, by the wall clock; ratios above 1 say that lidstone is faster.
+Results go to benchmarks/results/filter.json.
 """
 
 from __future__ import annotations
