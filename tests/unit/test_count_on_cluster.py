@@ -22,7 +22,8 @@ from lidstone.ngram.scale.cluster import tasks as cluster_tasks
 from lidstone.ngram.scale.cluster.parted import count_types, gathered, load_parts
 from lidstone.ngram.scale.cluster.splits import cut
 from lidstone.ngram.scale.cluster.tasks import BLANK, Job, Space, add_bucket, count_split, guarded, read_split
-from lidstone.ngram.storage.files import load_counts, save
+from lidstone.ngram.smoothers.registry import get_smoother
+from lidstone.ngram.storage.files import save
 from lidstone.text.reading.inputs import Input
 
 LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)
@@ -186,25 +187,54 @@ def dying(task, flag):
     return run
 
 
+def dying_once(function, flag):
+    """The function, but the first worker that calls it is killed."""
+
+    def call(*arguments):
+        if not Path(flag).exists():
+            Path(flag).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments)
+
+    return call
+
+
+def kill_shufflers(monkeypatch, folder):
+    """Let Ray's own shuffle lose a worker while it partitions blocks, and one while it puts partitions together."""
+    planner = pytest.importorskip("ray.data._internal.planner.plan_all_to_all_op")
+    make, reduce, flags = planner._make_hash_partition_fn, planner._concat_reduce, [folder / "map", folder / "reduce"]
+    monkeypatch.setattr(planner, "_make_hash_partition_fn", lambda *given: dying_once(make(*given), str(flags[0])))
+    monkeypatch.setattr(planner, "_concat_reduce", dying_once(reduce, str(flags[1])))
+    return flags
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_counts_are_exact_though_workers_die(tmp_path, monkeypatch):
-    """One worker is killed while blocks are counted, one after the shuffle, while a bucket is summed up."""
+def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch):
+    """Workers are killed while blocks are counted, twice in the shuffle, while buckets are summed up, and in fitting."""
     ray = pytest.importorskip("ray")
     from lidstone.cli.main import app
+    from lidstone.ngram.scale.fitting import to_file
 
-    text, flags = tmp_path / "text", [tmp_path / "counting", tmp_path / "summing"]
+    text, flags = tmp_path / "text", [tmp_path / "counting", tmp_path / "summing", tmp_path / "fitting"]
     text.write_text(TEXT)
     monkeypatch.setattr(cluster, "count_split", dying(cluster_tasks.count_split, str(flags[0])))
     monkeypatch.setattr(cluster, "add_bucket", dying(cluster_tasks.add_bucket, str(flags[1])))
+    monkeypatch.setattr(to_file, "fill_block", dying_once(to_file.fill_block, str(flags[2])))
+    monkeypatch.setattr(to_file, "block_nodes", lambda *_: 20)
     monkeypatch.setattr(cluster, "SPLIT_BYTES", 100)
+    flags += kill_shufflers(monkeypatch, tmp_path)
     options = ["-n", "3", "-o", str(tmp_path / "out"), "--engine", "ray", "--memory", "1M"]
     result = CliRunner().invoke(app, ["count", str(text), *options])
     assert result.exit_code == 0, result.output
+    fit = ["fit", str(tmp_path / "out"), "-s", "witten-bell", "--engine", "ray", "-o", str(tmp_path / "table")]
+    fitted = CliRunner().invoke(app, fit)
+    assert fitted.exit_code == 0, fitted.output
     assert all(flag.exists() for flag in flags)
     assert not ray.is_initialized()
-    save(count_text(text, 3), tmp_path / "same")
-    fitted = CliRunner().invoke(app, ["fit", str(tmp_path / "out"), "-s", "witten-bell", "-o", str(tmp_path / "table")])
-    assert fitted.exit_code == 0, fitted.output
-    assert load_counts(gathered(tmp_path / "out")).fingerprint == count_text(text, 3).fingerprint
+    counts = count_text(text, 3)
+    save(counts, tmp_path / "same")
     assert Path(gathered(tmp_path / "out")).read_bytes() == (tmp_path / "same").read_bytes()
+    get_smoother("witten-bell").fit(counts).save(tmp_path / "same-table")
+    assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
+    assert not list(tmp_path.glob(".*"))
