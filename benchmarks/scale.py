@@ -1,8 +1,9 @@
 """Throughput against corpus size: `python benchmarks/scale.py --tokens 10e6 100e6 1e9 --orders 3 5 --memory 4G`.
 
-Text file to fitted modified Kneser-Ney: in memory, on disk (`count_to_file`), on a local Ray with 1 and 2 workers, and
-lmplz with the same memory where it is on the PATH. The text is drawn from a table that was fitted on the corpora of
-LIDSTONE_DATA. Every measurement is a process of its own, with warm kernels; methods take turns; medians are compared.
+Text file to fitted modified Kneser-Ney: in memory, on disk (`count_to_file` and `fit_to_file`, which write counts and
+table), on a local Ray with 1 and 2 workers (likewise), and lmplz with the same memory where it is on the PATH. The text
+is drawn from a table that was fitted on the corpora of LIDSTONE_DATA. Every measurement is a process of its own, with
+warm kernels; methods take turns; medians are compared.
 Figures are added to those of earlier runs, and what is measured already is not measured again: go on size by size.
 `--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes, and
 `--page` writes the tables of docs/scale.md from the figures measured last.
@@ -43,12 +44,15 @@ if method == "one core":
 import numpy as np
 import lidstone as ld
 from lidstone.ngram.scale.external import count_to_file
+from lidstone.ngram.scale.fitting.engine import RayTasks, Threads
+from lidstone.ngram.scale.fitting.to_file import fit_to_file
 from lidstone.ngram.storage.files import load_counts
 small = "\\n".join(" ".join(map(str, line)) for line in np.random.default_rng(0).integers(0, 9, (300, 9)))
 (folder / "warm.txt").write_text(small)
-fit = ld.ModifiedKneserNey(fallback=(0.5, 1.0, 1.5)).fit
-fit(ld.count_text(folder / "warm.txt", order))
+smoother = ld.ModifiedKneserNey(fallback=(0.5, 1.0, 1.5))
+smoother.fit(ld.count_text(folder / "warm.txt", order))
 count_to_file([folder / "warm.txt"], order, folder / "warm", memory=1 << 40)
+fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=1 << 40)
 if method.startswith("ray"):
     import logging, ray
     from lidstone.ngram.scale.cluster.counting import count_on_ray
@@ -62,27 +66,33 @@ if method in ("memory", "one core"):
     counts = ld.count_text(text, order)
 elif method == "disk":
     count_to_file([text], order, folder / "counts", memory=memory)
-    reached = peak()
-    counts = load_counts(folder / "counts", verify=False)
+    path, engine, limit = folder / "counts", Threads(len(os.sched_getaffinity(0))), memory
 else:
     count_on_ray([Input(text)], order, folder / "parts", memory=memory // 4)
     counted_on_cluster = time.perf_counter() - start
-    counts = load_counts(gathered(folder / "parts"), verify=False)
+    path, engine, limit = gathered(folder / "parts"), RayTasks(), memory // 4
 counted, counted_busy = time.perf_counter() - start, sum(os.times()[:2]) - busy
-counting_peak = reached if method == "disk" else peak()
-fit(counts)
+counting_peak = peak()
+if method in ("memory", "one core"):
+    smoother.fit(counts)
+else:
+    Path("/proc/self/clear_refs").write_text("5")  # peak() counts from here on
+    fit_to_file(path, folder / "table", smoother, memory=limit, engine=engine, verify=False)
+    counts = load_counts(path, verify=False)
 found = {
     "seconds": time.perf_counter() - start,
     "cpu_seconds": sum(os.times()[:2]) - busy,
     "counting_seconds": counted,
     "counting_cpu_seconds": counted_busy,
     "counting_peak": counting_peak,
-    "peak": peak(),
+    "fitting_peak": peak(),
+    "peak": max(counting_peak, peak()),
     "tokens": counts.tokens,
     "ngrams": counts.trie.size,
 }
 if method.startswith("ray"):
     found["cluster_seconds"] = counted_on_cluster
+    found["fitting_seconds"] = found["seconds"] - counted
     found["part_bytes"] = sum(path.stat().st_size for path in (folder / "parts").glob("part-*"))
 print(json.dumps(found))
 """
@@ -149,17 +159,18 @@ def tables(figures: dict[str, Any]) -> str:
         f"Measured on {machine['cpu']}, {machine['cores']} cores; medians of up to {figures['rounds']}; memory limit "
         f"{figures['memory'] / 2**30:g} GB; load average {figures['load_average_at_start']:.1f} at the start.",
         "",
-        "| tokens, order | method | wall s | processor s | tokens/s | peak GB | counting peak / limit | lmplz / ours |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
+        "| tokens, order | method | wall s | cpu s | tokens/s | peak GB | count / limit | fit / limit | lmplz / ours |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, found in figures["runs"].items():
         tokens = found["tokens"]
         for method, one in found["methods"].items():
             rival = found["methods"].get("lmplz")
             ratio = f"{rival['seconds'] / one['seconds']:.1f}" if rival and method != "lmplz" else ""
-            share = f"{one['counting_peak'] / figures['memory']:.2f}" if method == "disk" else ""
+            peaks = [one.get(f"{step}_peak", 0) for step in ("counting", "fitting")] if method == "disk" else []
+            shares = [f"{value / figures['memory']:.2f}" for value in peaks] or ["", ""]
             cells = [name, method, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}"]
-            cells += [f"{tokens / one['seconds']:,.0f}", f"{one['peak'] / 2**30:.2f}", share, ratio]
+            cells += [f"{tokens / one['seconds']:,.0f}", f"{one['peak'] / 2**30:.2f}", *shares, ratio]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", *on_paper(figures)])
 
@@ -182,7 +193,21 @@ def on_paper(figures: dict[str, Any]) -> list[str]:
         f"{network:,.0f} minutes for the parts through {GIGABITS} Gbit/s per machine, if the work is spread evenly and "
         "the rate does not depend on the size. Larger texts have fewer distinct n-grams per token, so the second "
         "figure is an upper bound.",
+        "",
+        _after_counting(one, tokens, total),
     ]
+
+
+def _after_counting(one: dict[str, float], tokens: int, total: float) -> str:
+    """What follows the count: linking on one machine, and fitting on all."""
+    linking = (one["counting_seconds"] - one["cluster_seconds"]) / tokens
+    fitting = one.get("fitting_seconds", one["seconds"] - one["counting_seconds"]) / tokens
+    hours, minutes = total * linking / 3600, total * fitting / (MACHINES * CORES) / 60
+    return (
+        f"Linking the parts into one count file took {linking * 1e9:,.0f} ns per token. It runs on one machine, so "
+        f"1 TB takes {hours:,.1f} hours. Fitting took {fitting * 1e9:,.0f} ns of one worker per token, "
+        f"{minutes:,.0f} minutes on all cores, if the disk of the one machine that writes the table keeps up."
+    )
 
 
 def write_page() -> None:

@@ -10,6 +10,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.combine.pruning import importance, prune, relative_entropies
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.witten_bell import WittenBell
+from lidstone.ngram.storage.files import load
 from lidstone.ngram.table import BackoffTable
 
 CASES = [(name, order) for name in ("katz", "witten-bell", "modified-kneser-ney", "jelinek-mercer") for order in (2, 3)]
@@ -129,3 +130,15 @@ def test_the_signature_says_that_and_how_it_was_pruned():
 def test_what_cannot_be_is_refused(arguments):
     with pytest.raises(InputError):
         prune(fitted("witten-bell", 2), **arguments)
+
+
+def test_a_pruned_table_of_a_file_is_normalised_and_the_same(tmp_path):
+    """Tables that are mapped into memory are pruned like those in memory."""
+    table = fitted("modified-kneser-ney", 3)
+    table.save(tmp_path / "table")
+    mapped = load(tmp_path / "table", verify=False)
+    found, expected = prune(mapped, entropy=1e-3), prune(table, entropy=1e-3)
+    assert expected.trie.size < table.trie.size
+    assert found.normalisation_error(None) < 1e-12
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    np.testing.assert_array_equal(found.backoffs, expected.backoffs)

@@ -211,7 +211,7 @@ def kill_shufflers(monkeypatch, folder):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch):
-    """Workers are killed while blocks are counted, twice in the shuffle, while buckets are summed up, and in fitting."""
+    """Workers are killed while blocks are counted, twice in the shuffle, when buckets are summed up, and in fitting."""
     ray = pytest.importorskip("ray")
     from lidstone.cli.main import app
     from lidstone.ngram.scale.fitting import to_file

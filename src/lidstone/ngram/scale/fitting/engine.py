@@ -21,6 +21,8 @@ class Engine(Protocol):
     """Runs a task for each of some arguments."""
 
     workers: int
+    remote: bool
+    """whether the work is done by other processes, with memory of their own"""
 
     def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results of task(arrays, *argument), in the order of the arguments."""
@@ -31,7 +33,7 @@ class Threads:
     """The cores of this machine."""
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
+        self.workers, self.remote = workers, False
 
     def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results, a few computed ahead."""
@@ -47,7 +49,7 @@ class RayTasks:
     def __init__(self) -> None:
         import ray
 
-        self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.workers, self.remote = max(1, int(ray.cluster_resources().get("CPU", 1))), True
 
     def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results. Ray runs the tasks of a lost worker again; they give the same result."""

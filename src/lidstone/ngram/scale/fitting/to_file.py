@@ -32,6 +32,7 @@ from lidstone.ngram.scale.fitting.arrays import (
 from lidstone.ngram.scale.fitting.derive import derive_to_file, read_derived
 from lidstone.ngram.scale.fitting.engine import Engine, Threads
 from lidstone.ngram.scale.memory import plan as plan_memory
+from lidstone.ngram.scale.memory import resident
 from lidstone.ngram.scale.output.stream_file import Shape, StreamFile
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.scale.workspace import check_space, workspace
@@ -71,17 +72,27 @@ def fit_to_file(
     if url := as_url(counts):
         raise InputError(f"{url} cannot be mapped into memory", hint="copy it to a local file first")
     target, engine = Path(output), engine or Threads(cores())
-    nodes = block_nodes(plan_memory(memory), engine.workers)
+    nodes, pages = _budget(memory, engine)
     files = CountFiles.at(counts)
     place = Path(temporary) if temporary else None
     with workspace(target, {"counts": files.changed, "lidstone": __version__}, place, work="fitting") as folder:
         loaded = load_counts(counts, verify=False)
-        with limit_pages(int(memory * PAGE_SHARE), loaded.counts):
+        with limit_pages(pages, loaded.counts):
             if verify:
-                verify_counts(counts, loaded, int(memory * PAGE_SHARE))
+                verify_counts(counts, loaded, pages)
             files, loaded = with_derived(loaded, files, folder, nodes=nodes, engine=engine)
-            with limit_pages(int(memory * PAGE_SHARE), *_derived_arrays(loaded)):
+            with limit_pages(pages, *_derived_arrays(loaded)):
                 _write_table(target, loaded, files, smoother, name or type(smoother).__name__, nodes, engine, show)
+
+
+def _budget(memory: int, engine: Engine) -> tuple[int, int]:
+    """The nodes of a block, and how much this process may occupy before it gives pages back.
+
+    Workers of a cluster have `memory` each, and this process has as much for itself.
+    """
+    if engine.remote:
+        return block_nodes(memory, 0), resident() + memory
+    return block_nodes(plan_memory(memory), engine.workers), int(memory * PAGE_SHARE)
 
 
 def block_nodes(memory: int, workers: int) -> int:
