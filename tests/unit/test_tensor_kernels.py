@@ -11,7 +11,7 @@ from tests.smoothing_cases import VOCAB, counted, fitted
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lidstone.errors import InputError
-from lidstone.regularizer import operators
+from lidstone.regularizer import linear_operators, operators
 from lidstone.regularizer.kernels import choice, chunks
 from lidstone.regularizer.kernels.choice import kernel_name, using
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
@@ -40,7 +40,8 @@ class Operations(TorchDispatchMode):
         options, name = options or {}, operation.name().split("::")[1].split(".")[0]
         with self:
             if operation.namespace == "lidstone":
-                return getattr(operators, name)._init_fn(*arguments, **options)
+                room = linear_operators if hasattr(linear_operators, name) else operators
+                return getattr(room, name)._init_fn(*arguments, **options)
             parts = operation.decompose(*arguments, **options)
         if parts is not NotImplemented:
             return parts
