@@ -9,6 +9,7 @@ rows and backoffs that are written at once. The file has the very bytes of `smoo
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +32,8 @@ from lidstone.ngram.scale.fitting.arrays import (
 )
 from lidstone.ngram.scale.fitting.derive import derive_to_file, read_derived
 from lidstone.ngram.scale.fitting.engine import Engine, Threads
+from lidstone.ngram.scale.memory import format_size, resident
 from lidstone.ngram.scale.memory import plan as plan_memory
-from lidstone.ngram.scale.memory import resident
 from lidstone.ngram.scale.output.stream_file import Shape, StreamFile
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.scale.workspace import check_space, workspace
@@ -145,7 +146,7 @@ def _write_table(
     plan = make_plan(smoother, name, counts)
     signature = make_signature(smoother, plan.name, counts, plan.notes)
     shapes, metadata = _layout(counts, signature)
-    check_space(target.resolve().parent, sum(shape.nbytes for shape in shapes.values()), work="writing the table")
+    _check_output_space(target.resolve().parent, sum(shape.nbytes for shape in shapes.values()))
     with atomic_write(target) as temporary, progress_bar(counts.trie.size, "fitting", show=show) as advance:
         file = StreamFile(temporary, shapes, metadata)
         try:
@@ -155,6 +156,13 @@ def _write_table(
             file.finish()
         finally:
             file.close()
+
+
+def _check_output_space(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        hint = "free some space, or write to another disk"
+        raise InputError(f"the table takes {format_size(needed)}; {folder} has {format_size(free)}", hint=hint)
 
 
 def _layout(counts: Counts, signature: dict[str, Any]) -> tuple[dict[str, Shape], dict[str, str]]:
