@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lidstone.kernel_cache import ensure_kernel_cache as _ensure_kernel_cache
+
 if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
     from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
     from lidstone.evaluation.mixture import Mixture
@@ -133,6 +135,9 @@ __all__ = [
     "trainer_loss",
     "write_arpa",
 ]
+
+
+_ensure_kernel_cache()
 
 
 def __getattr__(name: str) -> Any:

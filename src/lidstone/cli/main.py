@@ -118,6 +118,11 @@ def _errors_as_lines() -> Iterator[None]:
         _fail(f"this needs the package {error.name}", "pip install 'lidstone[all]'")
     except OSError as error:
         _fail(_describe(error), "check the path, its permissions and the space on the disk")
+    except UnicodeEncodeError as error:
+        if error.encoding.lower().startswith("utf"):
+            raise
+        what = f"{error.object!a} cannot be written in {error.encoding}, the encoding of this environment"
+        _fail(what, "set PYTHONUTF8=1, or a locale with UTF-8: LC_ALL=C.UTF-8")
     except MemoryError:
         _fail("out of memory", "use a lower order or count thresholds")
 

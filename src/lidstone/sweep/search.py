@@ -49,11 +49,12 @@ class Search:
         from optuna.trial import TrialState
 
         score = outcome.score(metric)
-        if outcome.state == "complete" and score is not None:
-            self.study.tell(trial.number, score, skip_if_finished=True)
-        else:
-            state = TrialState.PRUNED if outcome.state == "pruned" else TrialState.FAIL
-            self.study.tell(trial.number, state=state, skip_if_finished=True)
+        with claim(self.output, "search", wait=True):  # another process may be storing the same outcome
+            if outcome.state == "complete" and score is not None:
+                self.study.tell(trial.number, score, skip_if_finished=True)
+            else:
+                state = TrialState.PRUNED if outcome.state == "pruned" else TrialState.FAIL
+                self.study.tell(trial.number, state=state, skip_if_finished=True)
 
     def tried(self) -> list[Tried]:
         """Every setting chosen so far, by any process."""
