@@ -2,7 +2,7 @@
 # make test    every test                           make bench   the benchmarks
 # make format  rewrite the code in the project's style  make results docs/results.md from the runs in results/
 # make docs    the documentation site, in site/      make clean   remove the environment and the caches
-# make test-gpu  the kernels on this machine's GPU
+# make test-gpu  the kernels on this machine's GPU   make audit  pins, licences, known vulnerabilities
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
 
@@ -15,7 +15,7 @@ CODE := $(wildcard src tests benchmarks examples results docs)
 TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test check test-gpu format bench results docs clean
+.PHONY: demo test check test-gpu audit format bench results docs clean
 
 demo: .venv/.installed
 	$(BIN)/lidstone demo $(if $(SMOKE),--smoke)
@@ -32,6 +32,13 @@ check: .venv/.installed
 test-gpu: .venv/.installed
 	$(TEST_ENV) $(BIN)/python -m pytest -m gpu -rs tests/unit
 	$(BIN)/python benchmarks/gpu.py --quick
+
+# pip-audit asks the advisory service of PyPI: without a network it fails, and --strict lets no package pass unasked.
+audit: .venv/.installed
+	$(BIN)/python -m tests.audit
+	test -x .venv/audit/bin/pip-audit || { $(PYTHON) -m venv .venv/audit && .venv/audit/bin/pip install -qq pip-audit; }
+	@.venv/audit/bin/pip-audit --strict --requirement requirements.lock --no-deps --disable-pip \
+	  || { echo "make audit: a vulnerability was found, or the advisory service cannot be reached."; exit 1; }
 
 format: .venv/.installed
 	$(BIN)/ruff format $(CODE)
