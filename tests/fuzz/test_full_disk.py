@@ -21,7 +21,7 @@ def compiler(tmp_path: Path) -> None:
         pytest.skip("there is no C compiler")
 
 
-@pytest.mark.parametrize(("work", "first", "every"), [("count", 1, 1), ("train", 18, 45)])
+@pytest.mark.parametrize(("work", "first", "every"), [("count", 1, 1), ("train", 35, 32)])
 def test_a_full_disk_loses_nothing(work: str, first: int, every: int) -> None:
     outcome = fill_disk(work, first=first, every=every)
     assert outcome.losses == []

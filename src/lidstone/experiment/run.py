@@ -141,8 +141,10 @@ def _watched(score: Callable[[Any], dict[str, float]], watch: Watch | None) -> C
 
 
 def _save_model(recipe: Recipe, prepared: Prepared, folder: Path, model: Any) -> None:
+    from lidstone.training.checkpoints import write_errors
+
     saved = SavedModel(recipe.task, model, prepared.target, prepared.source, recipe.evaluation, folder.name)
-    with new_folder(folder / "model") as made:
+    with new_folder(folder / "model") as made, write_errors(folder, "the model"):
         saved.save(made)
 
 

@@ -61,7 +61,7 @@ def last_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 @contextmanager
-def write_errors(folder: Path) -> Iterator[None]:
+def write_errors(folder: Path, what: str = "a checkpoint") -> Iterator[None]:
     """Convert the errors of torch and safetensors for a full disk to one line."""
     from safetensors import SafetensorError
 
@@ -72,7 +72,7 @@ def write_errors(folder: Path) -> Iterator[None]:
             raise
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise RunError(
-            f"cannot write a checkpoint to {folder}: {reason}",
+            f"cannot write {what} to {folder}: {reason}",
             hint="free some space, then continue from the last complete checkpoint with --resume",
         ) from error
 
