@@ -28,7 +28,7 @@ def convert(
     ] = False,
     as_json: JSON = False,
 ) -> None:
-    """Turn a table into an ARPA file, for KenLM, SRILM and others, or an ARPA file into a table."""
+    """Turn a table into an ARPA file, for KenLM and others, or into a compact table; or an ARPA file into a table."""
     check_model_output(target)
     if single and bits not in (32, 64):
         raise LidstoneError(f"--float32 and --bits {bits} contradict each other", hint="give one of them")
