@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import random
 import resource
 import statistics
 import subprocess
@@ -32,12 +33,14 @@ def interleaved(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str,
 def wall_and_cpu(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, float]]:
     """Like `interleaved`, with the processor time of this process and its children beside the wall clock's.
 
-    A turn is two runs, of which the second is timed: what one method leaves behind, such as memory that the system
-    has to fetch anew, is no matter of the next.
+    A turn is two runs, of which the second is timed, and every round has another order: what one method leaves behind,
+    such as memory that the system has to fetch anew, must not count for or against the next.
     """
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    order = random.Random(0)
     for _ in range(rounds):
-        for name, method in methods.items():
+        for name in order.sample(list(methods), len(methods)):
+            method = methods[name]
             method()
             start, busy = time.perf_counter(), _processor_seconds()
             method()

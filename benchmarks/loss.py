@@ -240,13 +240,14 @@ def extremes(
 ) -> list[dict[str, Any]]:
     """A small batch, and a large one with 50,000 ids (some of which the text has not): ratios to label smoothing.
 
-    The large one takes about ten seconds a step and four gigabytes, so it has a third of the rounds.
+    A step of the small one takes a tenth of a second, so it has five times the rounds; one of the large one takes ten
+    seconds and four gigabytes, so it has a third of them.
     """
     large = ld.Vocabulary(size=50_000, eos=vocab.eos, unpredictable=tuple(np.flatnonzero(~vocab.events).tolist()))
     counts = count_ids(ids, large, 3)
     found = []
     for words, positions, chosen, turns in (
-        (vocab, small, tables, rounds),
+        (vocab, small, tables, 5 * rounds),
         (large, large_batch, {3: (ld.KneserEssenNey().fit(counts), counts)}, max(2, rounds // 3)),
     ):
         ways = Problem(ids, words, positions, chosen).methods()

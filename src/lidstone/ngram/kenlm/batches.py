@@ -14,7 +14,6 @@ Text = str | bytes
 
 BATCH = 1 << 17
 """Characters a batch: enough work for a thread, and small enough for its cache."""
-_END = PADDING.decode()
 
 
 def cut_batches(texts: Sequence[Text]) -> list[tuple[int, int]]:
@@ -40,13 +39,14 @@ def joined(texts: Sequence[Text], first: int) -> bytes:
     b'a b\nc d        '
     """
     try:
-        whole = "\n".join(texts)  # type: ignore[arg-type]
-        if whole.count("\n") == len(texts) - 1:
-            return (whole + _END).encode()
-    except (TypeError, UnicodeEncodeError):
-        pass  # some are bytes, or one is not valid
-    encoded = (text if isinstance(text, bytes) else _encoded(text, first + i) for i, text in enumerate(texts))
-    return b"\n".join([line.replace(b"\n", b" ") for line in encoded]) + PADDING
+        lines = list(map(str.encode, texts))  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError):  # some are bytes, or one is not valid
+        lines = [text if isinstance(text, bytes) else _encoded(text, first + i) for i, text in enumerate(texts)]
+    lines[-1] += PADDING
+    whole = b"\n".join(lines)
+    if whole.count(b"\n") < len(lines):
+        return whole
+    return b"\n".join([line.replace(b"\n", b" ") for line in lines])
 
 
 def _encoded(text: str, number: int) -> bytes:
