@@ -39,3 +39,11 @@ def interpreter() -> tuple[str, str]:
         if done.returncode == 0:
             return found, path
     pytest.skip("other users may not start this Python, or not read its packages")
+
+
+def open_way_to(folder: Path) -> None:
+    """Let every user enter the folder and those above it; each worker of pytest has one more of them."""
+    for each in (folder, *folder.parents):
+        mode = each.stat().st_mode
+        if mode & 0o055 != 0o055 and each.stat().st_uid == os.getuid():
+            each.chmod(mode | 0o055)

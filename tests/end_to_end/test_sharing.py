@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.other_user import NOBODY, ROOT, SOMEBODY, as_user, interpreter
+from tests.other_user import NOBODY, ROOT, SOMEBODY, as_user, interpreter, open_way_to
 from tests.sweep_cells import CELLS, begun, ended
 from tests.tiny import lm_values, write_texts
 
@@ -60,8 +60,7 @@ def test_eight_processes_prepare_one_corpus(tmp_path: Path) -> None:
 
 def test_two_users_share_a_folder_of_runs(tmp_path: Path) -> None:
     python, path = interpreter()
-    for folder in list(tmp_path.parents)[:2]:
-        folder.chmod(0o755)
+    open_way_to(tmp_path)
     tmp_path.chmod(0o777)
     environment = {"PYTHONPATH": path, "LIDSTONE_CACHE": str(tmp_path / "cache"), "HOME": "/nonexistent",
                    "LIDSTONE_DATA": os.environ.get("LIDSTONE_DATA", "")}  # fmt: skip

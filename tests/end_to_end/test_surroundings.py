@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.other_user import NOBODY, ROOT, as_user, interpreter
+from tests.other_user import NOBODY, ROOT, as_user, interpreter, open_way_to
 from tests.tiny import lm_values, write_texts
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="users, modes and locales of Unix")
@@ -54,8 +54,7 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> float:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A home that its user cannot write to, and a folder that everyone can."""
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    open_way_to(tmp_path)
     (tmp_path / "home").mkdir(mode=0o555)
     (tmp_path / "work").mkdir()
     (tmp_path / "work").chmod(0o777)
