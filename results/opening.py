@@ -66,13 +66,15 @@ def mixture_of(runs: Sequence[Run]) -> tuple[float, int]:
 
 
 def summary(texts: Iterable[Text]) -> str:
-    """The table: networks alone, the n-gram model alone, and the mixtures."""
+    """The table: networks and the n-gram model alone, and the mixtures; without texts whose searches are unfinished."""
     lines = [
         "| Training text | none | best regularized | n-gram alone (order) | none + n-gram | regularized + n-gram |",
         "|:--|--:|--:|--:|--:|--:|",
     ]
     for text in texts:
         name, best = text.best
+        if not text.none and not best:
+            continue
         alone = [number(mean_on_test(runs, "perplexity")) if runs else "not run yet" for runs in (text.none, best)]
         ngram = f"{number(text.ngram['perplexity'])} ({text.ngram['order']})"
         cells = [alone[0], f"{alone[1]} (`{name}`)" if best else alone[1], ngram, *map(_mixed, (text.none, best))]
