@@ -156,11 +156,11 @@ def tables(figures: dict[str, Any]) -> str:
     """The measured part of docs/scale.md."""
     machine = figures["hardware"]
     lines = [
-        f"Measured on {machine['cpu']}, {machine['cores']} cores; medians of up to {figures['rounds']}; memory limit "
+        f"Measured on {machine['cpu']}, {machine['cores']} cores; medians of the rounds; memory limit "
         f"{figures['memory'] / 2**30:g} GB; load average {figures['load_average_at_start']:.1f} at the start.",
         "",
-        "| tokens, order | method | wall s | cpu s | tokens/s | peak GB | count / limit | fit / limit | lmplz / ours |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| tokens, n | rounds | method | wall s | cpu s | tokens/s | peak GB | count/limit | fit/limit | lmplz/ours |",
+        "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, found in figures["runs"].items():
         tokens = found["tokens"]
@@ -169,7 +169,7 @@ def tables(figures: dict[str, Any]) -> str:
             ratio = f"{rival['seconds'] / one['seconds']:.1f}" if rival and method != "lmplz" else ""
             peaks = [one.get(f"{step}_peak", 0) for step in ("counting", "fitting")] if method == "disk" else []
             shares = [f"{value / figures['memory']:.2f}" for value in peaks] or ["", ""]
-            cells = [name, method, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}"]
+            cells = [name, str(found["rounds"]), method, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}"]
             cells += [f"{tokens / one['seconds']:,.0f}", f"{one['peak'] / 2**30:.2f}", *shares, ratio]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", *on_paper(figures)])

@@ -44,3 +44,10 @@ def test_the_guide_gives_no_figures_of_its_own():
     guide = (ROOT / "docs/kenlm.md").read_text(encoding="utf-8")
     speed = guide.split("## Speed\n")[1].split("\n## ")[0]
     assert "benchmarks/kenlm_module.py" in speed and not re.search(r"\d+(\.\d+)? ?(x|times|µs|microseconds)", speed)
+
+
+def test_the_seconds_beside_lmplz_in_the_readme_are_those_measured() -> None:
+    methods = json.loads((ROOT / "benchmarks/results/scale.json").read_text())["runs"]["72M, 5"]["methods"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(r"takes ([\d.]+) s for order 5 on two cores where lmplz takes ([\d.]+) s", text)
+    assert found.groups() == tuple(f"{methods[name]['seconds']:.1f}" for name in ("memory", "lmplz"))
