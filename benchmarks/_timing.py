@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import random
+import re
 import resource
 import statistics
 import subprocess
@@ -89,3 +90,10 @@ def write_results(name: str, figures: dict[str, Any]) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"hardware": hardware(), **figures}, indent=1) + "\n")
     return path
+
+
+def write_between(marks: tuple[str, str], text: str, page: Path) -> None:
+    """Put a text between two marks of a page."""
+    pattern = "(?s)" + re.escape(marks[0]) + ".*?" + re.escape(marks[1])
+    found = page.read_text(encoding="utf-8")
+    page.write_text(re.sub(pattern, lambda _: f"{marks[0]}\n{text}\n{marks[1]}", found), encoding="utf-8")

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _timing import write_results
+from _timing import write_between, write_results
 from ngram import estimate, write_corpora
 
 import lidstone as ld
@@ -165,9 +165,7 @@ def tables(figures: dict[str, Any]) -> str:
 
 def write_page() -> None:
     figures = json.loads((HERE / "results" / "compact.json").read_text())
-    text = PAGE.read_text(encoding="utf-8")
-    pattern = re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1])
-    PAGE.write_text(re.sub(pattern, lambda _: f"{MARKS[0]}\n{tables(figures)}\n{MARKS[1]}", text, flags=re.DOTALL))
+    write_between(MARKS, tables(figures), PAGE)
 
 
 def main() -> None:

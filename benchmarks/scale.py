@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import _plan
-from _timing import PEAK, RESULTS, write_results
+from _timing import PEAK, RESULTS, write_between, write_results
 
 METHODS = ("memory", "one core", "disk", "ray 1", "ray 2", "lmplz")
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -212,9 +211,7 @@ def _after_counting(one: dict[str, float], tokens: int, total: float) -> str:
 
 def write_page() -> None:
     figures = json.loads((RESULTS / "scale.json").read_text())
-    text = PAGE.read_text(encoding="utf-8")
-    pattern = re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1])
-    PAGE.write_text(re.sub(pattern, lambda _: f"{MARKS[0]}\n{tables(figures)}\n{MARKS[1]}", text, flags=re.DOTALL))
+    write_between(MARKS, tables(figures), PAGE)
 
 
 def main() -> None:

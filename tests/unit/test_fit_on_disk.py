@@ -143,6 +143,7 @@ def test_the_command_line_writes_what_fitting_in_memory_writes(tmp_path, name):
     ("options", "message"),
     [
         (["--engine", "spark"], "there is no engine 'spark'"),
+        (["--address", "auto"], "--address is that of a Ray cluster"),
         (["--memory", "1G", "--held-out", "x"], "--held-out cannot be combined with --memory"),
         (["--memory", "10M"], "leaves 0 B beside the program"),
         (["--memory", "much"], "'much' is not an amount of memory"),

@@ -131,3 +131,9 @@ def check_blank(blank: str) -> Blank:
     if blank not in ("skip", "count"):
         raise LidstoneError(f"--blank {blank} is unknown", hint="choose skip or count")
     return blank  # type: ignore[return-value]
+
+
+def check_address(engine: str | None, address: str | None) -> None:
+    """Refuse the address of a cluster that nothing would use."""
+    if address is not None and engine is None:
+        raise LidstoneError("--address is that of a Ray cluster, and none was asked for", hint="add --engine ray")

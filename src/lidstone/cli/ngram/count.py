@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from lidstone.cli.inputs import BLANK, JSON, OUTPUT, TEXTS, check_blank, check_counts_output, read_vocabulary
+from lidstone.cli.inputs import (
+    BLANK,
+    JSON,
+    OUTPUT,
+    TEXTS,
+    check_address,
+    check_blank,
+    check_counts_output,
+    read_vocabulary,
+)
 
 
 def count(
@@ -40,6 +49,7 @@ def count(
     from lidstone.text.reading.inputs import expand
 
     check_order(order)
+    check_address(engine, address)
     check_counts_output(output, folder=engine is not None)
     words = None if vocab is None else read_vocabulary(vocab)
     inputs, treatment = expand(texts, column), check_blank(blank)

@@ -9,7 +9,7 @@ import typer
 
 from lidstone.cli.completion import smoothers
 from lidstone.cli.console import brief, print_json, print_pairs, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL_FILE, check_model_output, write_table
+from lidstone.cli.inputs import JSON, MODEL_FILE, check_address, check_model_output, write_table
 from lidstone.cli.ngram.fitting import Where, fit_on_disk
 from lidstone.cli.settings import parse_settings
 from lidstone.errors import InputError
@@ -52,6 +52,7 @@ def fit(
     from lidstone.ngram.storage.files import load_counts
 
     check_model_output(output)
+    check_address(engine, address)
     parameters = parse_settings(settings or [])
     chosen = get_smoother(smoother, **parameters)
     if memory is not None or engine is not None:

@@ -1,4 +1,4 @@
-"""The figures beside the kenlm module in the README are those of the benchmarks' results."""
+"""The figures in the README are those of the benchmarks' results."""
 
 from __future__ import annotations
 
@@ -51,3 +51,23 @@ def test_the_seconds_beside_lmplz_in_the_readme_are_those_measured() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     found = re.search(r"takes ([\d.]+) s for order 5 on two cores where lmplz takes ([\d.]+) s", text)
     assert found.groups() == tuple(f"{methods[name]['seconds']:.1f}" for name in ("memory", "lmplz"))
+
+
+def test_the_demo_in_the_readme_is_the_one_that_was_run() -> None:
+    found = json.loads((ROOT / "benchmarks/results/demo.json").read_text())["test_perplexity"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("*", "").replace(" ‡", "")
+    table = text[text.index("| | test perplexity, alone") :].split("\n\n")[0].splitlines()[2:]
+    networks = [found[name] for name in ("none", "jelinek-mercer", "modified-kneser-ney")]
+    expected = [f"{one['alone']:.2f} | {one['mixture']:.2f} |" for one in networks] + [
+        f"{networks[0]['ngram']:.2f} | |"
+    ]
+    assert [row.split(" | ", 1)[1] for row in table] == expected
+
+
+def test_the_processor_seconds_in_the_readme_are_those_measured() -> None:
+    found = json.loads((ROOT / "benchmarks/results/ngram.json").read_text())["estimation"]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("| from text file to fitted model") :].split("\n\n")[0].splitlines()[2:]
+    for row, name in zip(table, ("lidstone", "lmplz", "counter"), strict=True):
+        expected = [f"{found[f'wikitext-2, order {order}'][name]['cpu_seconds']:.2f}" for order in (2, 3, 5)]
+        assert [cell.strip() for cell in row.strip("|").split("|")][1:] == expected
