@@ -1,7 +1,7 @@
 """Adding the slices that several runs have of one bucket.
 
-Order by order: the children of all nodes that became one node are put side by side, sorted by word where they come from
-several runs, and equal words added. Everything is read and written from front to back, so it stays in the cache.
+Order by order: for each node of the sum, the children of the nodes that it is the sum of are merged by word and equal
+ones added. The nodes of one order are numbered one slice after the other.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.scale.memory import BYTES_PER_NODE, format_size
-from lidstone.ngram.scale.pieces import Ints, Piece, broken
+from lidstone.ngram.scale.merge_kernel import merge_children
+from lidstone.ngram.scale.pieces import Ints, Piece, broken, run_lengths, smallest
 
 BITS = 32
 
@@ -66,20 +65,21 @@ def merge(slices: Sequence[Slice], order: int, bos: int, dtype: type[np.signedin
     """The sum of the slices of one bucket; `<s>` is `bos` there, counts have the type `dtype`."""
     for part in slices:
         _check(part, bos)
-    keys, counts, numbers = _merge_pairs(slices, bos, dtype)
-    words: list[Ints] = [(keys & 0xFFFFFFFF).astype(np.int32)]
-    sums, firsts = [counts], []
-    size = len(keys)
-    for level in range(3, order + 1):
-        below, counts, sizes, numbers = _merge_level(slices, level, numbers, len(words[-1]), dtype)
-        firsts.append(np.cumsum(sizes) + size)
-        words.append(below)
-        sums.append(counts)
-        size += len(below)
-    levels = np.concatenate([[0], np.cumsum([len(part) for part in words])]).astype(np.int64)
-    first: Ints = np.concatenate([[len(keys)], *firsts]).astype(np.int32 if size < 2**31 else np.int64)
-    heads = (keys >> BITS).astype(np.int32)
-    return Piece(levels, heads, np.concatenate(words), np.concatenate(sums), first)
+    most = sum(part.size for part in slices)
+    words, counts = np.empty(most, np.int32), np.empty(most, dtype)
+    first_words, sources, ends = _merge_heads(slices, bos)
+    levels, firsts = [0], []
+    for level in range(2, order + 1):
+        own = _children(slices, level)
+        room = len(own[0]) if level < order else 0
+        below: tuple[Ints, Ints] = np.empty(room, sources.dtype), np.empty(room, sources.dtype)
+        first = np.empty(len(ends) + 1, smallest(most))
+        levels.append(int(merge_children(*own, sources, ends, words, counts, first, *below, levels[-1])))
+        firsts.append(first)
+        sources, ends = below[0], below[1][: levels[-1] - levels[-2]]
+    heads = np.repeat(first_words, np.diff(firsts[0]))
+    first = np.concatenate([*(part[:-1] for part in firsts[1:]), firsts[-1][-1:]])
+    return Piece(np.array(levels), heads, words[: levels[-1]], counts[: levels[-1]], first)
 
 
 def _check(part: Slice, bos: int) -> None:
@@ -97,105 +97,46 @@ def _check(part: Slice, bos: int) -> None:
             raise broken()
 
 
-def _merge_pairs(
-    slices: Sequence[Slice], bos: int, dtype: type[np.signedinteger]
-) -> tuple[NDArray[np.int64], Ints, list[Ints]]:
-    """The 2-grams as (first word, second word) in one integer, their counts, and the number each got per slice."""
-    keys = [_pair_keys(part, bos) for part in slices]
-    merged = np.sort(np.concatenate(keys), kind="stable")  # runs of sorted keys: the stable sort merges them
-    merged = merged[np.append(True, merged[1:] != merged[:-1])] if len(merged) else merged
-    numbers: list[Ints] = [np.searchsorted(merged, own).astype(np.int32) for own in keys]
-    counts = np.zeros(len(merged), dtype)
-    for part, own in zip(slices, numbers, strict=True):
-        counts[own] += part.piece.counts[part.starts[0] : part.stops[0]]  # a slice has each pair once
-    return merged, counts, numbers
+def _merge_heads(slices: Sequence[Slice], bos: int) -> tuple[Ints, Ints, Ints]:
+    """The first words of the sum, and for each the nodes that it is the sum of: `sources` and where they end."""
+    heads = np.concatenate([_first_words(part, bos) for part in slices])
+    sources = np.argsort(heads, kind="stable").astype(smallest(sum(part.size for part in slices)))
+    heads = heads[sources]
+    ends = np.flatnonzero(np.append(heads[1:] != heads[:-1], len(heads) > 0)) + 1
+    return heads[ends - 1], sources, ends.astype(sources.dtype)
 
 
-def _pair_keys(part: Slice, bos: int) -> NDArray[np.int64]:
-    pairs = slice(part.starts[0], part.stops[0])
-    heads = part.piece.heads[pairs].astype(np.int64)
-    heads[heads == part.bos] = bos
-    keys: NDArray[np.int64] = heads << BITS | part.piece.words[pairs]
-    return keys
+def _first_words(part: Slice, bos: int) -> Ints:
+    words, _ = run_lengths(_heads(part))
+    return np.where(words == part.bos, bos, words).astype(np.int32)
 
 
-def _merge_level(
-    slices: Sequence[Slice], level: int, parents: list[Ints], size: int, dtype: type[np.signedinteger]
-) -> tuple[Ints, Ints, Ints, list[Ints]]:
-    """Words, counts and numbers of one order, and how many children each of the `size` parents has."""
-    offsets = np.zeros(size + 1, np.int64)
-    for part, numbers in zip(slices, parents, strict=True):
-        _add_sizes(_first(part, level), numbers, offsets)
-    np.cumsum(offsets, out=offsets)
-    words, places = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
-    counts, cursors, place = np.empty(offsets[-1], dtype), offsets[:-1].copy(), 0
-    for part, numbers in zip(slices, parents, strict=True):
-        start, stop = part.starts[level - 2], part.stops[level - 2]
-        own_words, own_counts = part.piece.words[start:stop], part.piece.counts[start:stop]
-        _put_side_by_side(_first(part, level), numbers, own_words, own_counts, place, cursors, words, counts, places)
-        place += stop - start
-    number = np.empty(offsets[-1], np.int32)
-    sizes = np.empty(size, np.int64)
-    end = _add_equal(offsets, words, counts, places, number, sizes)
-    ends = np.cumsum([part.stops[level - 2] - part.starts[level - 2] for part in slices])[:-1]
-    return words[:end].copy(), counts[:end].copy(), sizes, np.split(number, ends)
+def _heads(part: Slice) -> Ints:
+    return part.piece.heads[part.starts[0] : part.stops[0]]
+
+
+def _children(slices: Sequence[Slice], level: int) -> tuple[Ints, Ints, Ints]:
+    """Words and counts of one order, and where the children of each node of the order below begin."""
+    ranges = [(part.piece, slice(part.starts[level - 2], part.stops[level - 2])) for part in slices]
+    offsets = [_offsets(part, level) for part in slices]
+    starts = np.cumsum([0, *(own[-1] for own in offsets)])
+    shifted = [own[:-1] + start for own, start in zip(offsets, starts, strict=False)]
+    return (
+        np.concatenate([piece.words[own] for piece, own in ranges]),
+        np.concatenate([piece.counts[own] for piece, own in ranges]),
+        np.concatenate([*shifted, starts[-1:]]).astype(smallest(int(starts[-1]))),
+    )
+
+
+def _offsets(part: Slice, level: int) -> Ints:
+    """Where the children of each node of a slice begin, the first at 0."""
+    if level == 2:
+        _, lengths = run_lengths(_heads(part))
+        return np.cumsum(np.append(0, lengths))
+    first = _first(part, level)
+    return first - first[0]
 
 
 def _first(part: Slice, level: int) -> Ints:
     """The offsets of the children at `level`."""
     return part.piece.first[part.starts[level - 3] : part.stops[level - 3] + 1]
-
-
-@njit(cache=True, nogil=True)
-def _add_sizes(first, numbers, offsets):  # type: ignore[no-untyped-def]
-    for parent in range(len(numbers)):
-        offsets[numbers[parent] + 1] += first[parent + 1] - first[parent]
-
-
-@njit(cache=True, nogil=True)
-def _put_side_by_side(  # type: ignore[no-untyped-def]
-    first, numbers, own_words, own_counts, place, cursors, words, counts, places
-):
-    child = 0
-    for parent in range(len(numbers)):
-        to = cursors[numbers[parent]]
-        for _ in range(first[parent + 1] - first[parent]):
-            words[to], counts[to], places[to] = own_words[child], own_counts[child], place + child
-            child += 1
-            to += 1
-        cursors[numbers[parent]] = to
-
-
-@njit(cache=True, nogil=True)
-def _add_equal(offsets, words, counts, places, number, sizes):  # type: ignore[no-untyped-def]
-    """Sort each parent's children by word and add equal ones, in place; returns how many are left."""
-    end = 0
-    for parent in range(len(sizes)):
-        start, stop = offsets[parent], offsets[parent + 1]
-        _sort(words, counts, places, start, stop)
-        begin = end
-        for i in range(start, stop):
-            if end > begin and words[end - 1] == words[i]:
-                counts[end - 1] += counts[i]
-            else:
-                words[end], counts[end] = words[i], counts[i]
-                end += 1
-            number[places[i]] = end - 1
-        sizes[parent] = end - begin
-    return end
-
-
-@njit(cache=True, nogil=True)
-def _sort(words, counts, places, start, stop):  # type: ignore[no-untyped-def]
-    """By word: insertion where there are few, a real sort where there are many."""
-    if stop - start > 32:
-        order = start + np.argsort(words[start:stop], kind="mergesort")
-        words[start:stop], counts[start:stop] = words[order], counts[order]
-        places[start:stop] = places[order]
-        return
-    for i in range(start + 1, stop):
-        word, count, place, j = words[i], counts[i], places[i], i
-        while j > start and words[j - 1] > word:
-            words[j], counts[j], places[j] = words[j - 1], counts[j - 1], places[j - 1]
-            j -= 1
-        words[j], counts[j], places[j] = word, count, place

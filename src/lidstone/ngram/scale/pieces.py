@@ -97,11 +97,18 @@ def cut_out(piece: Piece, starts: Sequence[int], stops: Sequence[int]) -> Piece:
     ]
     words, counts = (np.concatenate([array[part] for part in ranges]) for array in (piece.words, piece.counts))
     first = np.concatenate([*firsts, levels[-1:]])
-    return Piece(levels, piece.heads[ranges[0]].copy(), words, counts, first.astype(_smallest(levels[-1])))
+    return Piece(levels, piece.heads[ranges[0]].copy(), words, counts, first.astype(smallest(levels[-1])))
 
 
-def _smallest(size: int) -> type[np.signedinteger]:
+def smallest(size: int) -> type[np.signedinteger]:
+    """The integer that holds numbers up to `size`."""
     return np.int32 if size < 2**31 else np.int64
+
+
+def run_lengths(heads: Ints) -> tuple[Ints, Ints]:
+    """Which first words there are, and how many 2-grams each has."""
+    starts = np.flatnonzero(np.append(True, heads[1:] != heads[:-1])) if len(heads) else np.empty(0, np.int64)
+    return heads[starts], np.diff(np.append(starts, len(heads)))
 
 
 def release_piece(piece: Piece) -> None:

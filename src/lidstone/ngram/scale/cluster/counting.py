@@ -26,7 +26,7 @@ from lidstone.ngram.scale.cluster.splits import SPLIT_BYTES, Split, cut
 from lidstone.ngram.scale.cluster.tasks import Job, Rows, Space, add_bucket, count_split, guarded, read_split
 from lidstone.ngram.scale.memory import BYTES_PER_NODE, block_tokens
 from lidstone.ngram.scale.merging import BITS, merge_within, whole
-from lidstone.ngram.scale.output.assembly import Parts
+from lidstone.ngram.scale.output.assembly import Parts, count_type
 from lidstone.ngram.scale.pieces import load_piece, save_piece
 from lidstone.ngram.storage.remote import as_url
 from lidstone.ngram.trie import check_order
@@ -67,7 +67,8 @@ def count_on_ray(
     report(f"reading {len(splits)} parts of {len(inputs)} texts")
     found, unigrams, bad = _number_words(_collect(_dataset(splits), read_split, job, vocab), splits, vocab, report)
     kept = [split for split in splits if split.name not in bad]
-    space = Space(found, bucket_starts(unigrams, order, job.nodes, _workers()), str(folder.resolve()))
+    starts = bucket_starts(unigrams, order, job.nodes, _workers())
+    space = Space(found, starts, str(folder.resolve()), count_type(unigrams))
     files = _count(kept, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
     save_parts(folder, Parts(found, order, unigrams, [], limits), files)
     return load_parts(folder, verify=False), sum(item.name not in bad for item in inputs)
@@ -86,10 +87,18 @@ def _new_folder(output: Path) -> Path:
 def _dataset(splits: Sequence[Split]) -> Any:
     import ray.data
 
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    _configure(ray.data.DataContext.get_current(), nodes=sum(node["Alive"] for node in ray.nodes()))
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     rows = [{**asdict(split), "column": split.column or ""} for split in splits]
     return ray.data.from_items(rows, override_num_blocks=max(len(rows), 1))
+
+
+def _configure(context: Any, nodes: int) -> None:
+    """All workers count before the first of them shuffles; compression pays between machines only."""
+    context.enable_progress_bars = False
+    context.op_resource_reservation_enabled = False
+    if nodes == 1 and hasattr(context, "shuffle_compression"):  # since Ray 2.58
+        context.shuffle_compression = "none"
 
 
 def _collect(data: Any, task: Any, job: Job, *rest: Any) -> Iterable[Rows]:
@@ -205,7 +214,7 @@ def _one_file(rows: list[Rows], job: Job, space: Space) -> Path:
         return folder / rows[0]["file"]
     parts = [whole(load_piece(folder / row["file"])[0], space.vocab.bos) for row in rows]
     path = folder / rows[0]["file"]
-    save_piece(merge_within(parts, job.order, space.vocab.bos, job.nodes, np.int64), path)
+    save_piece(merge_within(parts, job.order, space.vocab.bos, job.nodes, space.counts), path)
     for row in rows[1:]:
         (folder / row["file"]).unlink()
     return path

@@ -20,16 +20,15 @@ from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.scale.buckets import Run, slices
 from lidstone.ngram.scale.cluster.splits import Split
+from lidstone.ngram.scale.cluster.rows import COLUMNS, as_piece, as_row
 from lidstone.ngram.scale.merging import Slice, merge_within, whole
-from lidstone.ngram.scale.pieces import Piece, cut_out, piece_of_trie, save_piece
+from lidstone.ngram.scale.pieces import cut_out, piece_of_trie, save_piece
 from lidstone.text.blocks import read_blocks
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Blank
 
 Rows = dict[str, Any]
-ARRAYS = {"levels": np.int64, "heads": np.int32, "words": np.int32, "counts": np.int32, "first": np.int32}
-"""The arrays of a block's piece as they travel; a block has fewer than 2^31 tokens."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ class Space:
     """the keys at which buckets begin"""
     folder: str
     """where the pieces go"""
+    counts: type[np.signedinteger] = np.int64
+    """the type of the sums"""
 
 
 def guarded(task: Callable[..., Iterator[Rows]], job: Job, *rest: Any) -> Callable[[Rows], Iterator[Rows]]:
@@ -71,7 +72,7 @@ def guarded(task: Callable[..., Iterator[Rows]], job: Job, *rest: Any) -> Callab
 
 
 BLANK: Rows = {"error": "", "bad": "", "split": -1, "bucket": -1, "block": "", "file": "", "pairs": 0}
-BLANK |= dict.fromkeys(("levels", "heads", "words", "counts", "first"), b"")
+BLANK |= dict.fromkeys(COLUMNS, b"")
 """All rows have all columns: a row with an error passes through every step."""
 
 
@@ -114,7 +115,8 @@ def count_split(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
             for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
                 (part,) = slices([run], begin, end, known.vocab.bos)
                 if part.size:
-                    yield _row(bucket, f"{split.number}.{number}", cut_out(run.piece, part.starts, part.stops))
+                    piece = cut_out(run.piece, part.starts, part.stops)
+                    yield {"bucket": bucket, "block": f"{split.number}.{number}", **as_row(piece)}
         split.check()
 
 
@@ -127,8 +129,8 @@ def add_bucket(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
     for bucket in np.unique(batch["bucket"]).tolist():
         rows = np.flatnonzero(batch["bucket"] == bucket).tolist()
         blocks = sorted(str(block) for block in batch["block"][rows])
-        parts: list[Slice] = [whole(_piece(batch, row), known.vocab.bos) for row in rows]
-        piece = merge_within(parts, job.order, known.vocab.bos, job.nodes, np.int64)
+        parts: list[Slice] = [whole(as_piece(batch, row), known.vocab.bos) for row in rows]
+        piece = merge_within(parts, job.order, known.vocab.bos, job.nodes, known.counts)
         name = f"part-{bucket:05d}-{hashlib.blake2b(' '.join(blocks).encode(), digest_size=6).hexdigest()}.safetensors"
         save_piece(piece, Path(known.folder) / name)
         pairs = int(piece.counts[piece.level(2)].sum())
@@ -148,16 +150,6 @@ def _splits(batch: Rows) -> Iterator[Split]:
         *(batch[field].tolist() for field in ("number", "name", "column", "start", "stop", "changed")), strict=True
     ):
         yield Split(number, name, column or None, start, stop, changed)
-
-
-def _row(bucket: int, block: str, piece: Piece) -> Rows:
-    arrays = {name: np.ascontiguousarray(getattr(piece, name), dtype).tobytes() for name, dtype in ARRAYS.items()}
-    return {"bucket": bucket, "block": block, **arrays}
-
-
-def _piece(batch: Rows, row: int) -> Piece:
-    arrays: dict[str, NDArray[Any]] = {name: np.frombuffer(batch[name][row], dtype) for name, dtype in ARRAYS.items()}
-    return Piece(**arrays, base=0)
 
 
 def _fetched(space: Any) -> Space:

@@ -22,7 +22,7 @@ from lidstone.files import atomic_write
 from lidstone.ngram import counting
 from lidstone.ngram.scale.output.links import link
 from lidstone.ngram.scale.output.stream_file import MappedArray, Shape, StreamFile
-from lidstone.ngram.scale.pieces import Ints, Piece
+from lidstone.ngram.scale.pieces import Ints, Piece, run_lengths
 from lidstone.ngram.storage.files import FORMAT, VERSION, vocabulary_parts
 from lidstone.text.vocabulary import Vocabulary
 
@@ -112,7 +112,7 @@ def _write_first(file: StreamFile, parts: Parts, levels: NDArray[np.int64]) -> N
         return
     children = np.zeros(levels[1], np.int64)
     for piece in _opened(parts):
-        np.add.at(children, *_run_lengths(piece.heads))
+        np.add.at(children, *run_lengths(piece.heads))
     file.append("first", levels[1] + np.concatenate([[0], np.cumsum(children)[:-1]]))
     for order in range(2, parts.order):
         end = int(levels[order])
@@ -121,12 +121,6 @@ def _write_first(file: StreamFile, parts: Parts, levels: NDArray[np.int64]) -> N
             file.append("first", first - int(piece.levels[order - 1]) + end)
             end += int(piece.levels[order] - piece.levels[order - 1])
     file.append("first", levels[-1:])
-
-
-def _run_lengths(heads: Ints) -> tuple[Ints, Ints]:
-    """Which first words there are, and how many 2-grams each has."""
-    starts = np.flatnonzero(np.append(True, heads[1:] != heads[:-1])) if len(heads) else np.empty(0, np.int64)
-    return heads[starts], np.diff(np.append(starts, len(heads)))
 
 
 def _opened(parts: Parts) -> Iterator[Piece]:

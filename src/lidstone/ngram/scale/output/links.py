@@ -6,9 +6,14 @@ goes on where the last one ended, for both are sorted by word.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from lidstone.ngram.scale.pieces import Ints
+from lidstone.text.interning import prefetch
+
+AHEAD = 16
+"""How many parents ahead the children of a suffix are asked for; their offsets twice as many."""
 
 
 def link(first: Ints, words: Ints, parent_links: Ints, parents: range, out: Ints) -> bool:
@@ -23,6 +28,9 @@ def link(first: Ints, words: Ints, parent_links: Ints, parents: range, out: Ints
 def _link(first, words, parent_links, start, stop, out):  # type: ignore[no-untyped-def]
     base = first[start]
     for parent in range(start, stop):
+        if parent + 2 * AHEAD < stop:
+            prefetch(first, np.int64(parent_links[parent + 2 * AHEAD - start]))
+            prefetch(words, np.int64(first[parent_links[parent + AHEAD - start]]))
         suffix = parent_links[parent - start]
         at, end = first[suffix], first[suffix + 1]
         for child in range(first[parent], first[parent + 1]):
