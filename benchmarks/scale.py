@@ -1,8 +1,8 @@
 """Throughput against corpus size: `python benchmarks/scale.py --tokens 10e6 100e6 1e9 --orders 3 5 --memory 4G`.
 
 Text file to fitted modified Kneser-Ney: in memory, on disk (`count_to_file` and `fit_to_file`, which write counts and
-table), on a local Ray with 1 and 2 workers (likewise), and lmplz with the same memory where it is on the PATH. The text
-is drawn from a table that was fitted on the corpora of LIDSTONE_DATA. Every measurement is a process of its own, with
+table), on a local Ray with 1 and 2 workers of half the memory each (likewise), and lmplz with the same memory where it
+is on the PATH. The text is drawn from a table that was fitted on the corpora of LIDSTONE_DATA. Every measurement is a process of its own, with
 warm kernels; methods take turns; medians are compared.
 Figures are added to those of earlier runs, and what is measured already is not measured again: go on size by size.
 `--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes, and
@@ -58,7 +58,7 @@ if method.startswith("ray"):
     from lidstone.ngram.scale.cluster.parted import gathered
     from lidstone.text.reading.inputs import Input
     ray.init(num_cpus=int(method[-1]), include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 4)
+    count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2)
 
 start, busy = time.perf_counter(), sum(os.times()[:2])
 if method in ("memory", "one core"):
@@ -67,9 +67,9 @@ elif method == "disk":
     count_to_file([text], order, folder / "counts", memory=memory)
     path, engine, limit = folder / "counts", Threads(len(os.sched_getaffinity(0))), memory
 else:
-    count_on_ray([Input(text)], order, folder / "parts", memory=memory // 4)
+    count_on_ray([Input(text)], order, folder / "parts", memory=memory // 2)
     counted_on_cluster = time.perf_counter() - start
-    path, engine, limit = gathered(folder / "parts"), RayTasks(), memory // 4
+    path, engine, limit = gathered(folder / "parts"), RayTasks(), memory // 2
 counted, counted_busy = time.perf_counter() - start, sum(os.times()[:2]) - busy
 counting_peak = peak()
 if method in ("memory", "one core"):

@@ -29,10 +29,13 @@ def temporary_bytes(sources: Sequence[Source], order: int) -> float:
     >>> temporary_bytes([], order=3)
     0.0
     """
+    return tokens_of(sources) * (order - 1) * NGRAMS_PER_TOKEN * BYTES_PER_NGRAM
+
+
+def tokens_of(sources: Sequence[Source]) -> float:
+    """About how many tokens the text has; 0 where its size is not known."""
     size = bytes_of(sources)
-    if not size:
-        return 0.0
-    return size * _tokens_per_byte(sources) * (order - 1) * NGRAMS_PER_TOKEN * BYTES_PER_NGRAM
+    return size * _tokens_per_byte(sources) if size else 0.0
 
 
 def _tokens_per_byte(sources: Sequence[Source]) -> float:

@@ -16,8 +16,8 @@ from lidstone import __version__
 from lidstone.errors import FileFormatError
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.scale.buckets import Run, boundaries, copies
-from lidstone.ngram.scale.estimate import bytes_of, temporary_bytes
-from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, plan, trim
+from lidstone.ngram.scale.estimate import bytes_of, temporary_bytes, tokens_of
+from lidstone.ngram.scale.memory import block_tokens, bucket_nodes, plan, shared, trim
 from lidstone.ngram.scale.merging import merge_within
 from lidstone.ngram.scale.output.assembly import Parts, count_type, write_counts
 from lidstone.ngram.scale.output.dropping import drop_to_file
@@ -61,8 +61,9 @@ def count_to_file(
     ) as folder:
         check_space(folder, temporary_bytes(sources, order))
         writer = RunWriter(folder, order, vocab, workers, blank)
+        tokens = shared(tokens_of(sources), block_tokens(plan(memory), order, workers), workers)
         with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
-            found = writer.write(sources, block_tokens(plan(memory), order, workers), _on_block(sources, advance))
+            found = writer.write(sources, tokens, _on_block(sources, advance))
         unigrams = sum_unigrams(folder, found)
         opened = functools.partial(open_runs, folder)
         whole = folder / "whole.safetensors" if any(limits) else target
@@ -86,7 +87,8 @@ def finish(
     """Merge runs into pieces, bucket by bucket, and write these as one file. `opened` maps the runs into memory."""
     trim()
     limit = bucket_nodes(plan(memory), workers)
-    starts = boundaries(opened(), vocab.size, limit) if order > 1 else []
+    nodes = sum(len(run.piece.words) for run in opened())
+    starts = boundaries(opened(), vocab.size, shared(nodes, limit, workers)) if order > 1 else []
     pieces = [folder / f"piece-{_digest(starts)}-{number}.safetensors" for number in range(len(starts))]
     ends = [*starts[1:], None]
 
@@ -99,9 +101,9 @@ def finish(
     with progress_bar(len(pieces), "merging", show=show) as advance, ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(merge_bucket, range(len(pieces))):
             advance(1)
-    nodes = sum(int(_open(path).levels[-1]) for path in pieces)
+    merged = sum(int(_open(path).levels[-1]) for path in pieces)
     parts = Parts(vocab, order, unigrams, [functools.partial(_open, path) for path in pieces])
-    with progress_bar(nodes, "linking", show=show) as advance:
+    with progress_bar(merged, "linking", show=show) as advance:
         write_counts(output, parts, workers=workers, advance=advance)
 
 

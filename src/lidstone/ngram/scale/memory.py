@@ -13,6 +13,9 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SHARE = 0.85
 """How much of the memory left is planned for; the rest is for the allocator, file buffers and the vocabulary."""
 
+WORTH_SHARING = 1 << 20
+"""Of fewer items, a worker has too few to be worth its start."""
+
 BYTES_PER_NODE = 72
 """Of merging: input, sorted copy, number and output of each n-gram."""
 
@@ -82,3 +85,12 @@ def block_tokens(memory: int, order: int, workers: int) -> int:
 def bucket_nodes(memory: int, workers: int) -> int:
     """How many nodes of all runs together a bucket may have."""
     return max(1, memory // (workers * BYTES_PER_NODE))
+
+
+def shared(total: float, limit: int, workers: int) -> int:
+    """How many of `total` items a piece of work has: at most `limit`, and so few that all workers are busy.
+
+    >>> shared(8_000_000, 5_000_000, workers=2), shared(80_000_000, 5_000_000, workers=2), shared(100, 5_000, workers=2)
+    (2000000, 5000000, 5000)
+    """
+    return min(limit, max(int(total) // (2 * workers), WORTH_SHARING)) if total else limit

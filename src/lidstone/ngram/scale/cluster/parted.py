@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def load_parts(folder: Path, *, verify: bool = True) -> Parts:
         raise FileFormatError(f"{folder / INDEX} is damaged", hint="count again into a new folder") from error
     words = load_counts(folder / WORDS)
     if verify:
-        for name in names:
-            load_piece(folder / Path(name).name, verify=True)
+        with ThreadPoolExecutor(cores()) as pool:
+            list(pool.map(lambda name: load_piece(folder / Path(name).name, verify=True), names))
     pieces = [functools.partial(_open, folder / Path(name).name, order) for name in names]
     return Parts(words.vocab, order, words.counts.astype(np.int64), pieces, thresholds)
 

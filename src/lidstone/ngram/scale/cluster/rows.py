@@ -36,9 +36,7 @@ def as_row(piece: Piece) -> dict[str, bytes]:
 
 def as_piece(batch: dict[str, Any], row: int) -> Piece:
     """The piece of one row of a batch."""
-    columns: dict[str, NDArray[Any]] = {
-        name: np.frombuffer(batch[name][row], dtype) for name, dtype in COLUMNS.items()
-    }
+    columns: dict[str, NDArray[Any]] = {name: np.frombuffer(batch[name][row], dtype) for name, dtype in COLUMNS.items()}
     levels = columns["levels"]
     children = unpack(columns["children"], columns["large_children"])
     first = np.cumsum(np.append(levels[1], children)).astype(np.int32)
