@@ -2,8 +2,8 @@
 
 Text file to fitted modified Kneser-Ney: in memory, on disk (`count_to_file` and `fit_to_file`, which write counts and
 table), on a local Ray with 1 and 2 workers of half the memory each (likewise), and lmplz with the same memory where it
-is on the PATH. The text is drawn from a table that was fitted on the corpora of LIDSTONE_DATA. Every measurement is a process of its own, with
-warm kernels; methods take turns; medians are compared.
+is on the PATH. The text is drawn from a table that was fitted on the corpora of LIDSTONE_DATA. Every measurement is a
+process of its own, with warm kernels; methods take turns; medians are compared.
 Figures are added to those of earlier runs, and what is measured already is not measured again: go on size by size.
 `--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes, and
 `--page` writes the tables of docs/scale.md from the figures measured last.

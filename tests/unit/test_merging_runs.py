@@ -15,7 +15,7 @@ from lidstone.ngram.scale.merging import merge, whole
 from lidstone.ngram.scale.pieces import Piece, piece_of
 from lidstone.text.vocabulary import Vocabulary
 
-SENTENCES = st.lists(st.lists(st.integers(1, 6), max_size=7), min_size=1, max_size=6)
+SENTENCES = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=7), min_size=1, max_size=6)
 
 
 def run_of(sentences: list[list[int]], size: int, order: int) -> Piece:

@@ -1,6 +1,6 @@
 """The n-grams of a block and bucket as they travel between workers: columns of bytes, half the size of the arrays.
 
-Most counts, and most numbers of children, are small. They take a byte each; those of 255 and more stand apart, in order.
+Most counts and numbers of children are small. They take a byte each; those of 255 and more stand apart, in order.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.scale.buckets import Run, slices
-from lidstone.ngram.scale.cluster.splits import Split
 from lidstone.ngram.scale.cluster.rows import COLUMNS, as_piece, as_row
+from lidstone.ngram.scale.cluster.splits import Split
 from lidstone.ngram.scale.merging import Slice, merge_within, whole
 from lidstone.ngram.scale.pieces import cut_out, piece_of_trie, save_piece
 from lidstone.text.blocks import read_blocks
