@@ -10,7 +10,7 @@ import pytest
 from lidstone.errors import TextError
 from lidstone.ngram.kenlm import build
 from lidstone.ngram.kenlm.batches import BATCH, cut_batches, joined
-from lidstone.ngram.kenlm.compiled.hash_tables import GROUP, find, group_of
+from lidstone.ngram.kenlm.compiled.hash_tables import GROUP, find, find_in_group, group_of
 
 ENTRIES = {"longest": build._LONGEST, "middle": build._MIDDLE}
 
@@ -27,11 +27,31 @@ def test_every_key_is_found_and_no_other(kind, crowded):
     table, addresses = build._joined([build._table(keys, ENTRIES[kind], {"logprob": values})])
     assert addresses[0] % GROUP == 0
     known, groups = dict(zip(keys.tolist(), values.tolist(), strict=True)), len(table) // GROUP
-    stride = ENTRIES[kind].itemsize
+    value = ENTRIES[kind].itemsize
     for key in [*keys.tolist(), *(keys ^ np.uint64(1 << 20)).tolist(), 0]:
-        at = find(addresses[0], groups, stride, 1, np.uint64(key))
-        found = table[at - addresses[0] + 8 :][:4].view(np.float32)[0] if at else None
+        at = find(addresses[0], groups, value, 1, np.uint64(key))
+        found = table[at - addresses[0] :][:4].view(np.float32)[0] if at else None
         assert found == known.get(key)
+
+
+@pytest.mark.parametrize(("each", "value"), [(5, 4), (4, 8)])
+def test_a_group_says_whether_keys_have_passed_it(each, value):
+    """By brute force: a key has passed the groups between the one where its search begins and its own."""
+    keys = np.unique(np.random.default_rng(1).integers(1, 1 << 63, 900, dtype=np.uint64))
+    groups = len(keys) // each + 1  # nearly all are full
+    at, place = build._place(keys, groups, each)
+    passed = {
+        (group_of(groups, key) + k) % groups
+        for key, own in zip(keys, at, strict=True)
+        for k in range((own - group_of(groups, key)) % groups)
+    }
+    lines = np.zeros((groups, 8), np.uint64)
+    lines[at, place] = keys
+    data, addresses = build._joined([lines.reshape(-1)])
+    assert len(data) == groups * GROUP and 0 < len(passed) < groups
+    for group in range(groups):
+        assert find_in_group(addresses[0] + group * GROUP, value, np.uint64(1 << 63)) == (0, group in passed)
+        assert not find_in_group(addresses[0] + group * GROUP, value, lines[group, 0])[1]
 
 
 def test_groups_cover_the_table():

@@ -13,7 +13,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.kenlm.compiled.hash_tables import GROUP, entries_per_group, group_of
 from lidstone.ngram.kenlm.compiled.step import (
     GROUPED,
-    MIDDLE_BYTES,
+    MIDDLE_VALUE,
     ORDER,
     TABLES,
     UNIGRAM_BYTES,
@@ -22,16 +22,16 @@ from lidstone.ngram.kenlm.compiled.step import (
     VOCAB_BUCKETS,
 )
 
-ROOM = 2.0
-"""Entries per n-gram, taken or empty: with more of them fewer groups are full, and fewer look-ups read a second one."""
+ROOM = 2.5
+"""Entries per n-gram, taken or empty: with more of them fewer groups overflow. A look-up that reads a second group
+waits for memory that was not asked for in advance."""
 
 MOST_GROUPS = 2**32 - 1
 """`group_of` multiplies 32 bits by their number."""
 
-_WORD = np.dtype([("key", "<u8"), ("id", "<u4")])
-_UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4")])
-_MIDDLE = np.dtype([("key", "<u8"), ("logprob", "<f4"), ("backoff", "<f4")])
-_LONGEST = np.dtype([("key", "<u8"), ("logprob", "<f4")])
+_WORD = np.dtype([("id", "<u4")])
+_UNIGRAM = _MIDDLE = np.dtype([("logprob", "<f4"), ("backoff", "<f4")])
+_LONGEST = np.dtype([("logprob", "<f4")])
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def pack(words: NDArray[np.uint64], ids: NDArray[np.integer], levels: list[Level
     tables += [_ngrams(level, top=level is levels[-1]) for level in levels[1:]]
     data, addresses = _joined(tables)
     layout = np.zeros(TABLES + 2 * len(levels), np.int64)
-    layout[[ORDER, GROUPED, UNIGRAM_BYTES, MIDDLE_BYTES]] = len(levels), 1, _UNIGRAM.itemsize, _MIDDLE.itemsize
+    layout[[ORDER, GROUPED, UNIGRAM_BYTES, MIDDLE_VALUE]] = len(levels), 1, _UNIGRAM.itemsize, _MIDDLE.itemsize
     layout[list(special)] = list(special.values())
     layout[[UNIGRAMS, VOCAB, VOCAB_BUCKETS]] = addresses[0], addresses[1], len(tables[1])
     for k, (address, table) in enumerate(zip(addresses[2:], tables[2:], strict=True)):
@@ -110,31 +110,49 @@ def _marked_backoffs(level: Level) -> NDArray[np.float32]:
     return np.where(level.backoffs == 0, zero, level.backoffs)
 
 
-def _table(keys: NDArray[np.uint64], entry: np.dtype, columns: dict[str, NDArray]) -> NDArray:
-    """The entries in groups: fields of a group are those of its entries, and what remains of its 64 bytes."""
-    each = entries_per_group(entry.itemsize)
+def _table(keys: NDArray[np.uint64], value: np.dtype, columns: dict[str, NDArray]) -> NDArray:
+    """Groups: the keys of their entries, the values of these, and what remains of 64 bytes."""
+    each = entries_per_group(value.itemsize)
     groups = max(int(len(keys) * ROOM) // each, 0) + 1
     if groups > MOST_GROUPS:
         raise InputError(
             f"a scorer cannot hold {len(keys)} n-grams of one order",
             hint=f"the limit is {int(MOST_GROUPS * each / ROOM)}",
         )
-    table = np.zeros(groups, np.dtype({"names": ["entries"], "formats": [(entry, each)], "itemsize": GROUP}))
+    fields: Any = {"names": ["keys", "values"], "formats": [("<u8", each), (value, each)], "itemsize": GROUP}
+    table: NDArray = np.zeros(groups, np.dtype(fields))
     at, place = _place(keys, groups, each)
-    for name, column in {"key": keys, **columns}.items():
-        table["entries"][name][at, place] = column
+    table["keys"][at, place] = keys
+    for name, column in columns.items():
+        table["values"][name][at, place] = column
     return table
 
 
 @njit(cache=True, nogil=True)
 def _place(keys, groups, each):  # type: ignore[no-untyped-def]
     """A group and a place in it for each key: the first group with room from where the search for it begins."""
-    taken = np.zeros(groups, np.int8)
+    taken, passed = np.zeros(groups, np.int8), np.zeros(groups, np.bool_)
     at, place = np.empty(len(keys), np.int64), np.empty(len(keys), np.int8)
     for i in range(len(keys)):
         group = group_of(groups, keys[i])
         while taken[group] == each:
+            passed[group] = True
             group = group + 1 if group + 1 < groups else 0
         at[i], place[i] = group, taken[group]
         taken[group] += 1
+    _mark_passed(keys, passed, each, at, place)
     return at, place
+
+
+@njit(cache=True, nogil=True)
+def _mark_passed(keys, passed, each, at, place):  # type: ignore[no-untyped-def]
+    """The last two keys of a full group fall where keys have passed it, and rise where none have."""
+    before = np.empty(len(passed), np.int64)
+    for i in range(len(keys)):
+        if place[i] == each - 2:
+            before[at[i]] = i
+    for i in range(len(keys)):
+        if place[i] == each - 1:
+            other = before[at[i]]
+            if (keys[other] > keys[i]) != passed[at[i]]:
+                place[i], place[other] = each - 2, each - 1

@@ -19,15 +19,15 @@ from lidstone.ngram.kenlm.compiled.lines import index_word
 from lidstone.ngram.kenlm.compiled.step import (
     BOS,
     EOS,
-    LONGEST_BYTES,
-    MIDDLE_BYTES,
+    LONGEST_VALUE,
+    MIDDLE_VALUE,
     ORDER,
     TABLES,
     UNIGRAM_BYTES,
     UNIGRAMS,
     VOCAB,
     VOCAB_BUCKETS,
-    VOCAB_BYTES,
+    VOCAB_VALUE,
 )
 from lidstone.ngram.kenlm.compiled.words import PADDING
 from lidstone.ngram.kenlm.header import REST, Header, broken
@@ -40,14 +40,14 @@ def map_probing(data: NDArray[np.uint8], header: Header, path: str | Path) -> Pa
     """The positions of all parts, after a check that they are inside the file."""
     values = 12 if header.kind == REST else 8
     layout = np.zeros(TABLES + 2 * header.order, np.int64)
-    layout[[ORDER, UNIGRAM_BYTES, MIDDLE_BYTES]] = header.order, values, 8 + values
+    layout[[ORDER, UNIGRAM_BYTES, MIDDLE_VALUE]] = header.order, values, values
     buckets = [_buckets(count, header.multiplier) for count in header.counts]
     layout[[VOCAB, VOCAB_BUCKETS]] = header.size + 8, buckets[0]
-    layout[UNIGRAMS] = end = header.size + 8 + buckets[0] * VOCAB_BYTES
+    layout[UNIGRAMS] = end = header.size + 8 + buckets[0] * (8 + VOCAB_VALUE)
     end += (header.counts[0] + 1) * values
     for k in range(header.order - 1):
         layout[TABLES + 2 * k : TABLES + 2 * k + 2] = end, buckets[k + 1]
-        end += buckets[k + 1] * (LONGEST_BYTES if k == header.order - 2 else 8 + values)
+        end += buckets[k + 1] * (8 + (LONGEST_VALUE if k == header.order - 2 else values))
     if end > len(data):
         raise broken(path, f"it is cut off: {end} bytes are due, and {len(data)} are there")
     _check_words(data, header, layout, path)
@@ -67,7 +67,7 @@ def _check_words(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int
     if version != 0:
         raise broken(path, f"its vocabulary has version {version}, and lidstone reads version 0")
     start = layout[VOCAB]
-    entries = data[start : start + layout[VOCAB_BUCKETS] * VOCAB_BYTES].view(_ENTRY)
+    entries = data[start : start + layout[VOCAB_BUCKETS] * (8 + VOCAB_VALUE)].view(_ENTRY)
     wrong = (entries["key"] != 0) & (entries["id"] > header.counts[0])
     if wrong.any():
         raise broken(path, f"its vocabulary has the id {entries['id'][wrong][0]} among {header.counts[0]} words")
@@ -79,7 +79,7 @@ def _check_numbers(data: NDArray[np.uint8], header: Header, layout: NDArray[np.i
     tables = [(int(layout[UNIGRAMS]), header.counts[0] + 1, width, 0)]
     for k in range(header.order - 1):
         start, buckets = (int(value) for value in layout[TABLES + 2 * k : TABLES + 2 * k + 2])
-        tables.append((start, buckets, LONGEST_BYTES if k == header.order - 2 else 8 + width, 8))
+        tables.append((start, buckets, 8 + (LONGEST_VALUE if k == header.order - 2 else width), 8))
     for order, (start, count, size, key) in enumerate(tables, start=1):
         rows = data[start : start + count * size].reshape(count, size)
         for first in range(0, count, _CHUNK):

@@ -7,6 +7,10 @@ few branches. The results are those of `step.py`, word by word.
 `numbers` holds uint32 by rows: log10 p of the longest n-gram found, its length, and from row BACKOFFS on the bits of
 the backoff of the n-gram of length 1, 2, ... that ends in each word. In the rows of backoffs column 0 is the last word
 of the block before. A backoff of -0.0 (`SIGN`) says that no longer n-gram begins with this one, or that there is none.
+
+The arrays of a block are given by address, for the reason that `memory.py` gives: `keys` (uint64) of what is looked for
+next, `kinds` (uint8), `ids` (uint32, with the MOST ids of the block before in front), `places` (uint32) that have more
+to look for, and `numbers`.
 """
 
 from __future__ import annotations
@@ -15,21 +19,32 @@ import numpy as np
 from numba import njit
 
 from lidstone.ngram.kenlm.compiled.hash_tables import ask_for, find
-from lidstone.ngram.kenlm.compiled.memory import SIGN, as_float, load_u8, load_u32, prefetch
+from lidstone.ngram.kenlm.compiled.memory import (
+    SIGN,
+    as_float,
+    load_u8,
+    load_u32,
+    load_u64,
+    prefetch,
+    store_u8,
+    store_u32,
+    store_u64,
+)
 from lidstone.ngram.kenlm.compiled.step import (
     BOS,
     EOS,
     GROUPED,
-    LONGEST_BYTES,
-    MIDDLE_BYTES,
+    LONGEST_VALUE,
+    MIDDLE_VALUE,
     ORDER,
+    PAIR,
     TABLES,
     UNIGRAM_BYTES,
     UNIGRAMS,
     UNK,
     VOCAB,
     VOCAB_BUCKETS,
-    VOCAB_BYTES,
+    VOCAB_VALUE,
     extend_key,
     find_word,
     part,
@@ -47,6 +62,12 @@ MOST = 7
 BITS, LENGTH, BACKOFFS = 0, 1, 2
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def cell(numbers, row, i):  # type: ignore[no-untyped-def]
+    """The address of numbers[row, i]."""
+    return numbers + 4 * ((BLOCK + 1) * row + i)
+
+
 @njit(cache=True, nogil=True)
 def read_block(layout, text, size, position, inside, separator, eos, keys, kinds):  # type: ignore[no-untyped-def]
     """The next words, with marks where lines begin and end: how many, and where the text goes on.
@@ -54,16 +75,16 @@ def read_block(layout, text, size, position, inside, separator, eos, keys, kinds
     Lines end at the byte `separator`, the last one at `size`. `inside` says whether a line has begun at `position`;
     after the last line the position is beyond `size`.
     """
-    count = 0
+    count = np.int64(0)
     vocab, buckets, grouped = part(layout, VOCAB), part(layout, VOCAB_BUCKETS), part(layout, GROUPED)
     while position <= size and count < BLOCK:
         byte = load_u8(text + position)
         if not inside:
-            kinds[count] = START
+            store_u8(kinds + count, START)
             count += 1
             inside = True
         elif position == size or byte == separator:
-            kinds[count] = END
+            store_u8(kinds + count, END)
             count += eos
             inside = False
             position += 1
@@ -71,9 +92,10 @@ def read_block(layout, text, size, position, inside, separator, eos, keys, kinds
             position += 1
         else:
             stop = word_end(text, position)
-            keys[count] = word_hash(text, position, stop)
-            ask_for(vocab, buckets, VOCAB_BYTES, grouped, keys[count])
-            kinds[count] = WORD
+            key = word_hash(text, position, stop)
+            ask_for(vocab, buckets, VOCAB_VALUE, grouped, key)
+            store_u64(keys + 8 * count, key)
+            store_u8(kinds + count, WORD)
             count += 1
             position = stop
     return count, position, inside
@@ -81,19 +103,20 @@ def read_block(layout, text, size, position, inside, separator, eos, keys, kinds
 
 @njit(cache=True, nogil=True)
 def find_words(layout, reserved, count, kinds, keys, ids):  # type: ignore[no-untyped-def]
-    """The ids of a block, after the MOST ids before it: words, `<s>` where a line begins, `</s>` where it ends.
+    """The ids of a block: words, `<s>` where a line begins, `</s>` where it ends.
 
     Where they are `reserved`, the words `<s>` and `</s>` of the text are unknown ones.
     """
-    begin, end, unk = part(layout, BOS), part(layout, EOS), part(layout, UNK)
+    bos, eos, unk = part(layout, BOS), part(layout, EOS), part(layout, UNK)
     unigrams, width = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES)
     for i in range(count):
-        if kinds[i] == WORD:
-            word = find_word(layout, keys[i])
-            word = unk if reserved and word in (begin, end) else word
+        kind = load_u8(kinds + i)
+        if kind == WORD:
+            word = find_word(layout, load_u64(keys + 8 * i))
+            word = unk if reserved and word in (bos, eos) else word
         else:
-            word = begin if kinds[i] == START else end
-        ids[MOST + i] = word
+            word = bos if kind == START else eos
+        store_u32(ids + 4 * i, word)
         prefetch(unigrams + word * width)
 
 
@@ -104,21 +127,22 @@ def find_unigrams(layout, bos, count, kinds, keys, ids, places, numbers):  # typ
     `<s>`, where a line begins, is a history without words before it, or none at all (`bos` false).
     """
     unigrams, width, grouped = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES), part(layout, GROUPED)
-    table, slots, stride = bigger_table(layout, 0)
-    active = 0
+    table, slots, value = bigger_table(layout, 0)
+    order, active = part(layout, ORDER), np.int64(0)
     for i in range(count):
-        word, start = ids[MOST + i], kinds[i] == START
+        word, start = np.int64(load_u32(ids + 4 * i)), load_u8(kinds + i) == START
         bits, backoff = load_u32(unigrams + word * width), load_u32(unigrams + word * width + 4)
-        key = extend_key(np.uint64(word), ids[MOST + i - 1])
-        numbers[BITS, i], numbers[LENGTH, i], keys[i] = bits, 1, key
-        numbers[BACKOFFS, 1 + i] = SIGN if start and not bos else backoff
-        places[active] = i
-        if not (start or bits & SIGN or numbers[BACKOFFS, i] == SIGN):
-            ask_for(table, slots, stride, grouped, key)
+        key = extend_key(np.uint64(word), load_u32(ids + 4 * i - 4))
+        store_u64(keys + 8 * i, key)
+        store_u32(cell(numbers, BITS, i), bits)
+        store_u32(cell(numbers, LENGTH, i), 1)
+        store_u32(cell(numbers, BACKOFFS, 1 + i), SIGN if start and not bos else backoff)
+        for row in range(BACKOFFS + 1, BACKOFFS + order - 1):
+            store_u32(cell(numbers, row, 1 + i), SIGN)
+        store_u32(places + 4 * active, i)
+        if not (start or bits & SIGN or load_u32(cell(numbers, BACKOFFS, i)) == SIGN):
+            ask_for(table, slots, value, grouped, key)
             active += 1
-    for row in range(BACKOFFS + 1, len(numbers)):
-        for i in range(1, count + 1):
-            numbers[row, i] = SIGN
     return active
 
 
@@ -127,20 +151,24 @@ def find_ngrams(layout, active, keys, ids, places, numbers):  # type: ignore[no-
     """The n-grams of orders 2, 3, ... that end in the words at `places`, as long as there are longer ones."""
     grouped, order = part(layout, GROUPED), part(layout, ORDER)
     for k in range(order - 2):
-        table, slots, stride = bigger_table(layout, k)
-        longer, longer_slots, longer_stride = bigger_table(layout, k + 1)
+        table, slots, value = bigger_table(layout, k)
+        longer, longer_slots, longer_value = bigger_table(layout, k + 1)
         still = 0
         for a in range(active):
-            i = np.int64(places[a])
-            at = find(table, slots, stride, grouped, keys[i])
+            i = np.int64(load_u32(places + 4 * a))
+            key = load_u64(keys + 8 * i)
+            at = find(table, slots, PAIR, 1, key) if grouped else find(table, slots, value, 0, key)
             if at == 0:
                 continue
-            bits, backoff = load_u32(at + 8), load_u32(at + 12)
-            numbers[BITS, i], numbers[LENGTH, i], numbers[BACKOFFS + k + 1, 1 + i] = bits, k + 2, backoff
-            if not (bits & SIGN or numbers[BACKOFFS + k + 1, i] == SIGN):
-                keys[i] = extend_key(keys[i], ids[MOST + i - k - 2])
-                ask_for(longer, longer_slots, longer_stride, grouped, keys[i])
-                places[still] = i
+            bits, backoff = load_u32(at), load_u32(at + 4)
+            store_u32(cell(numbers, BITS, i), bits)
+            store_u32(cell(numbers, LENGTH, i), k + 2)
+            store_u32(cell(numbers, BACKOFFS + k + 1, 1 + i), backoff)
+            if not (bits & SIGN or load_u32(cell(numbers, BACKOFFS + k + 1, i)) == SIGN):
+                key = extend_key(key, load_u32(ids + 4 * (i - k - 2)))
+                store_u64(keys + 8 * i, key)
+                ask_for(longer, longer_slots, longer_value, grouped, key)
+                store_u32(places + 4 * still, i)
                 still += 1
         active = still
     find_longest(layout, active, keys, places, numbers)
@@ -150,19 +178,20 @@ def find_ngrams(layout, active, keys, ids, places, numbers):  # type: ignore[no-
 def find_longest(layout, active, keys, places, numbers):  # type: ignore[no-untyped-def]
     """The n-grams of the highest order, which have no backoffs."""
     grouped, order = part(layout, GROUPED), part(layout, ORDER)
-    table, slots, stride = bigger_table(layout, order - 2)
+    table, slots, _ = bigger_table(layout, order - 2)
     for a in range(active):
-        i = np.int64(places[a])
-        at = find(table, slots, stride, grouped, keys[i])
+        i = np.int64(load_u32(places + 4 * a))
+        at = find(table, slots, LONGEST_VALUE, grouped, load_u64(keys + 8 * i))
         if at != 0:
-            numbers[BITS, i], numbers[LENGTH, i] = load_u32(at + 8), order
+            store_u32(cell(numbers, BITS, i), load_u32(at))
+            store_u32(cell(numbers, LENGTH, i), order)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def bigger_table(layout, k):  # type: ignore[no-untyped-def]
-    """Address, slots and bytes per entry of the table of (k + 2)-grams."""
-    stride = LONGEST_BYTES if k == part(layout, ORDER) - 2 else part(layout, MIDDLE_BYTES)
-    return part(layout, TABLES + 2 * k), part(layout, TABLES + 2 * k + 1), stride
+    """Address, slots and size of the values of the table of (k + 2)-grams."""
+    value = LONGEST_VALUE if k == part(layout, ORDER) - 2 else part(layout, MIDDLE_VALUE)
+    return part(layout, TABLES + 2 * k), part(layout, TABLES + 2 * k + 1), value
 
 
 @njit(cache=True, nogil=True)

@@ -1,100 +1,98 @@
-"""Hash tables from 64-bit keys to entries of 12 or 16 bytes: KenLM's own, and those that `build.py` fills.
+"""Hash tables from 64-bit keys to values of 4 or 8 bytes: KenLM's own, and those that `build.py` fills.
 
-KenLM's tables take the key modulo the number of slots and go on from there, entry by entry. Ours (`grouped`) consist
-of groups of 64 bytes, one line of the processor's cache, with five entries of 12 bytes or four of 16. One look-up then
-reads one line, and compares all its keys without a branch that the processor could guess wrong. In both kinds key 0 is
-an empty entry, and a key that finds its place taken is in one of the next.
+KenLM's tables take the key modulo the number of slots and go on from there, entry by entry: a key and its value. Ours
+(`grouped`) consist of groups of 64 bytes, one line of the processor's cache: five keys and their values of 4 bytes, or
+four and their values of 8. One look-up then reads one line, and compares all its keys at once. In both kinds key 0 is
+an empty entry, and a key that finds its place taken is in one of the next. A full group that such keys have passed
+says so by the order of its last two keys: a key that is in no group is seen to be missing in the first one.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
 
-from lidstone.ngram.kenlm.compiled.memory import load_u64, prefetch
+from lidstone.ngram.kenlm.compiled.memory import equal_u64, load_u64, prefetch
 
 GROUP = 64
 """Bytes of a group: a cache line, at an address that is a multiple of 64."""
 
 
-def entries_per_group(stride: int) -> int:
-    """How many entries of this size a group holds.
+def entries_per_group(value: int) -> int:
+    """How many keys with values of this size a group holds.
 
-    >>> entries_per_group(12), entries_per_group(16)
+    >>> entries_per_group(4), entries_per_group(8)
     (5, 4)
     """
-    return GROUP // stride
+    return GROUP // (8 + value)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def group_of(groups, key):  # type: ignore[no-untyped-def]
     """Where in a table of groups the search for a key begins: its upper half, scaled; no division."""
     return np.int64(((key >> np.uint64(32)) * np.uint64(groups)) >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
-def ask_for(table, slots, stride, grouped, key):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, forceinline=True)
+def ask_for(table, slots, value, grouped, key):  # type: ignore[no-untyped-def]
     """Begin to bring the memory where the search for a key begins into the cache."""
     if grouped:
         prefetch(table + group_of(slots, key) * GROUP)
     else:
-        prefetch(table + np.int64(key % np.uint64(slots)) * stride)
+        prefetch(table + np.int64(key % np.uint64(slots)) * (8 + value))
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def find(table, slots, value, grouped, key):  # type: ignore[no-untyped-def]
+    """The address of the value of this key, or 0. `slots` counts groups, or the entries of KenLM's tables.
+
+    `value` is the size of the values. Most keys are found, or seen to be missing, in the group where the search begins:
+    that is the part without a call.
+    """
+    if not grouped:
+        return find_in_slots(table, slots, value, key)
+    group = group_of(slots, key)
+    at, going_on = find_in_group(table + group * GROUP, value, key)
+    return find_later(table, slots, value, group, key) if going_on else at
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def find_in_group(begin, value, key):  # type: ignore[no-untyped-def]
+    """The address of the key's value in this group, or 0; and whether it may be in a later group.
+
+    A later group has keys of this one if the last of its keys is smaller than the one before it, and not 0. Key 0 would
+    match the empty entries.
+    """
+    each = 5 if value == 4 else 4  # entries_per_group
+    matching = equal_u64(begin, key) & ((1 << each) - 1)
+    at = begin + 8 * each + value * np.int64(trailing_zeros(matching | 128))
+    missing = (matching == 0) | (key == 0)
+    last, before = load_u64(begin + 8 * each - 8), load_u64(begin + 8 * each - 16)
+    return (np.int64(0) if missing else at), missing & (last != 0) & (last < before)
 
 
 @njit(cache=True, nogil=True)
-def find(table, slots, stride, grouped, key):  # type: ignore[no-untyped-def]
-    """The address of the entry with this key, or 0. `slots` counts groups, or the entries of KenLM's tables.
+def find_later(table, groups, value, group, key):  # type: ignore[no-untyped-def]
+    """The address of the key's value in a group after this one, or 0: once around at most."""
+    for _ in range(groups):
+        group = np.int64(group + 1 if group + 1 < groups else 0)
+        at, going_on = find_in_group(table + group * GROUP, value, key)
+        if not going_on:
+            return at
+    return np.int64(0)
 
-    A damaged table may have no empty entry: the search ends after one round.
-    """
-    if grouped:
-        return _find_in_groups(table, slots, stride, key)
+
+@njit(cache=True, nogil=True)
+def find_in_slots(table, slots, value, key):  # type: ignore[no-untyped-def]
+    """KenLM's tables. A damaged one may have no empty entry: the search ends after one round."""
     slot = np.int64(key % np.uint64(slots))
     for _ in range(slots):
-        at = table + slot * stride
+        at = table + slot * (8 + value)
         found = load_u64(at)
         if found == key:
-            return at
+            return at + 8
         if found == 0:
             break
         slot = np.int64(slot + 1 if slot + 1 < slots else 0)
     return np.int64(0)
-
-
-@njit(cache=True, nogil=True)
-def _find_in_groups(table, groups, stride, key):  # type: ignore[no-untyped-def]
-    """A group fills from its first entry on: where its last one is empty, the key is not in a later group.
-
-    That comes first in the loop because it is true of most groups: the processor guesses it right. Key 0 would match
-    the empty entries.
-    """
-    group = group_of(groups, key)
-    for _ in range(groups if key else 0):
-        begin = table + group * GROUP
-        at, last = _match_five(begin, key) if stride == 12 else _match_four(begin, key)
-        if last == 0:
-            return at
-        if at != 0:
-            return at
-        group = np.int64(group + 1 if group + 1 < groups else 0)
-    return np.int64(0)
-
-
-@njit(cache=True, nogil=True)
-def _match_five(begin, key):  # type: ignore[no-untyped-def]
-    """The address of the entry of 12 bytes with this key, or 0; and the last key of the group."""
-    at = _at(begin, key) | _at(begin + 12, key) | _at(begin + 24, key) | _at(begin + 36, key) | _at(begin + 48, key)
-    return at, load_u64(begin + 48)
-
-
-@njit(cache=True, nogil=True)
-def _match_four(begin, key):  # type: ignore[no-untyped-def]
-    """The same for entries of 16 bytes."""
-    at = _at(begin, key) | _at(begin + 16, key) | _at(begin + 32, key) | _at(begin + 48, key)
-    return at, load_u64(begin + 48)
-
-
-@njit(cache=True, nogil=True)
-def _at(address, key):  # type: ignore[no-untyped-def]
-    """The address if this key stands there, else 0."""
-    return address if load_u64(address) == key else np.int64(0)

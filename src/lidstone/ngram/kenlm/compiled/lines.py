@@ -41,16 +41,18 @@ def score_many(layout, text, separator, reserved, bos, eos, single, exact, words
     in the text are unknown words.
     """
     order, unk, model, address, size = layout[ORDER], layout[UNK], address_of(layout), address_of(text), len(text) - 8
-    keys, kinds = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.int8)
-    ids, places = np.zeros(MOST + BLOCK, np.int64), np.empty(BLOCK, np.int32)
+    keys, kinds = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint8)
+    ids, places = np.zeros(MOST + BLOCK, np.uint32), np.empty(BLOCK, np.uint32)
     numbers, logprobs = np.zeros((order + 2, BLOCK + 1), np.uint32), np.empty(BLOCK, np.float32)
+    at_keys, at_kinds, at_ids = address_of(keys), address_of(kinds), address_of(ids) + 4 * MOST
+    at_places, at_numbers = address_of(places), address_of(numbers)
     position, inside, at, count = np.int64(0), False, -1, BLOCK
     sums, sum32, counted, missing = 0.0, np.float32(0.0), 0, 0
     while count > 0:
-        count, position, inside = read_block(model, address, size, position, inside, separator, eos, keys, kinds)
-        find_words(model, reserved, count, kinds, keys, ids)
-        active = find_unigrams(model, bos, count, kinds, keys, ids, places, numbers)
-        find_ngrams(model, active, keys, ids, places, numbers)
+        count, position, inside = read_block(model, address, size, position, inside, separator, eos, at_keys, at_kinds)
+        find_words(model, reserved, count, at_kinds, at_keys, at_ids)
+        active = find_unigrams(model, bos, count, at_kinds, at_keys, at_ids, at_places, at_numbers)
+        find_ngrams(model, active, at_keys, at_ids, at_places, at_numbers)
         sum_logprobs(order, count, numbers, logprobs)
         for i in range(count):
             if kinds[i] == START:
@@ -68,6 +70,7 @@ def score_many(layout, text, separator, reserved, bos, eos, single, exact, words
         for row in range(BACKOFFS, len(numbers)):
             numbers[row, 0] = numbers[row, count]
     single[at], exact[at], words[at], unknown[at] = sum32, sums, counted, missing
+    keys[0], places[0] = 0, 0  # numba frees an array after its last use, and a use of its address is none
 
 
 @njit(cache=True, nogil=True)

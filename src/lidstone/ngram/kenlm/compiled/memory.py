@@ -46,15 +46,35 @@ load_u64 = _loader(64, types.uint64)
 load_i64 = _loader(64, types.int64)
 
 
+def _storer(width: int, kind: Any) -> Any:
+    def store(typing: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(width).as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, kind), generate
+
+    return intrinsic(store)
+
+
+store_u8 = _storer(8, types.uint8)
+store_u32 = _storer(32, types.uint32)
+store_u64 = _storer(64, types.uint64)
+
+
 @intrinsic
-def store_u32(typing: Any, address: Any, value: Any) -> Any:
-    """Write four bytes."""
+def equal_u64(typing: Any, address: Any, key: Any) -> Any:
+    """Which of the eight numbers of 64 bits from this address on are the key: one bit each, the lowest the first."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(32).as_pointer()), align=1)
-        return context.get_dummy_value()
+        eight, number = ir.VectorType(ir.IntType(64), 8), ir.IntType(32)
+        numbers = builder.load(builder.inttoptr(arguments[0], eight.as_pointer()), align=8)
+        one = builder.insert_element(ir.Constant(eight, ir.Undefined), arguments[1], number(0))
+        keys = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(number, 8), [0] * 8))
+        equal = builder.icmp_unsigned("==", numbers, keys)
+        return builder.zext(builder.bitcast(equal, ir.IntType(8)), ir.IntType(64))
 
-    return types.void(types.int64, types.uint32), generate
+    return types.int64(types.int64, types.uint64), generate
 
 
 @intrinsic

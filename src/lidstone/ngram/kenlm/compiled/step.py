@@ -17,10 +17,11 @@ from numba import njit
 from lidstone.ngram.kenlm.compiled.hash_tables import find
 from lidstone.ngram.kenlm.compiled.memory import SIGN, as_float, load_i64, load_u32, store_u32
 
-ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_BYTES, GROUPED, TABLES = range(11)
-"""Places in `layout`, an int64 array: addresses, numbers of buckets, bytes per entry, ids of special words; from TABLES
+ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_VALUE, GROUPED, TABLES = range(11)
+"""Places in `layout`, an int64 array: addresses, numbers of buckets, sizes of values, ids of special words; from TABLES
 on address and buckets of orders 2, 3, ..."""
-VOCAB_BYTES, LONGEST_BYTES = 12, 12
+VOCAB_VALUE, LONGEST_VALUE, PAIR = 4, 4, 8
+"""Sizes of values: an id, log10 p, log10 p and a backoff. KenLM's files may have more than a PAIR (`MIDDLE_VALUE`)."""
 
 STATE_SIZE = 16
 """A state is 16 uint32: its length, up to 7 words, the newest first, and up to 7 backoffs, the bits of float32."""
@@ -32,30 +33,30 @@ _A = np.uint64(8978948897894561157)
 _B = np.uint64(17894857484156487943)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def part(layout, place):  # type: ignore[no-untyped-def]
     """layout[place], of a layout given by address."""
     return load_i64(layout + 8 * place)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def extend_key(key, word):  # type: ignore[no-untyped-def]
     """The key of an n-gram with one more word at its old end; the key of a unigram is its id."""
     return (key * _A) ^ ((np.uint64(word) + np.uint64(1)) * _B)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def find_word(layout, key):  # type: ignore[no-untyped-def]
     """The id of the word with this hash, or that of the unknown word."""
-    at = find(part(layout, VOCAB), part(layout, VOCAB_BUCKETS), VOCAB_BYTES, part(layout, GROUPED), key)
-    return np.int64(load_u32(at + 8)) if at else part(layout, UNK)
+    at = find(part(layout, VOCAB), part(layout, VOCAB_BUCKETS), VOCAB_VALUE, part(layout, GROUPED), key)
+    return np.int64(load_u32(at)) if at else part(layout, UNK)
 
 
 @njit(cache=True, nogil=True)
 def find_ngram(layout, i, key):  # type: ignore[no-untyped-def]
-    """The address of the n-gram of order i + 2 with this key, or 0."""
-    stride = LONGEST_BYTES if i == part(layout, ORDER) - 2 else part(layout, MIDDLE_BYTES)
-    return find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), stride, part(layout, GROUPED), key)
+    """The address of the values of the n-gram of order i + 2 with this key, or 0."""
+    value = LONGEST_VALUE if i == part(layout, ORDER) - 2 else part(layout, MIDDLE_VALUE)
+    return find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), value, part(layout, GROUPED), key)
 
 
 @njit(cache=True, nogil=True)
@@ -87,10 +88,10 @@ def step(layout, before, word, after, bigram):  # type: ignore[no-untyped-def]
         if at == 0:
             break
         matched = np.int64(i + 2)
-        bits = load_u32(at + 8)
+        bits = load_u32(at)
         if i == last:
             break
-        backoff = load_u32(at + 12)
+        backoff = load_u32(at + 4)
         store_u32(after + _BACKOFFS + 4 * (i + 1), backoff)
         if backoff != SIGN:
             useful = matched
