@@ -205,7 +205,7 @@ def _after_counting(one: dict[str, float], tokens: int, total: float) -> str:
     return (
         f"Linking the parts into one count file took {linking * 1e9:,.0f} ns per token. It runs on one machine, so "
         f"1 TB takes {hours:,.1f} hours. Fitting took {fitting * 1e9:,.0f} ns of one worker per token, "
-        f"{minutes:,.0f} minutes on all cores, if the disk of the one machine that writes the table keeps up."
+        f"{minutes:,.0f} minutes on all cores, if the disk that they write the table to keeps up."
     )
 
 

@@ -25,7 +25,7 @@ from lidstone.ngram.scale.fitting import derive, to_file
 from lidstone.ngram.scale.fitting.arrays import CountFiles, history_blocks
 from lidstone.ngram.scale.fitting.engine import Threads
 from lidstone.ngram.scale.fitting.to_file import fit_to_file
-from lidstone.ngram.scale.output import assembly
+from lidstone.ngram.scale.output import assembly, stream_file
 from lidstone.ngram.smoothers.plan import can_plan
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
 from lidstone.ngram.storage.files import load_counts, save
@@ -209,15 +209,15 @@ def test_a_disk_that_fills_up_is_an_error_that_cleans_up(tmp_path, monkeypatch, 
 
 
 def test_a_write_that_fails_in_the_middle_cleans_up(tmp_path, monkeypatch):
-    append = to_file.StreamFile.append
+    write_all = stream_file._write_all
 
-    def full(self, name, values):
-        if name == "backoffs":
+    def full(file, data):
+        if "table" in Path(file.name).name:
             raise OSError(errno.ENOSPC, "No space left on device")
-        append(self, name, values)
+        write_all(file, data)
 
     write_counts(tmp_path / "counts", TEXT, 3)
-    monkeypatch.setattr(to_file.StreamFile, "append", full)
+    monkeypatch.setattr(stream_file, "_write_all", full)
     with pytest.raises(LidstoneError, match=r"cannot write .*table: No space left on device"):
         fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]

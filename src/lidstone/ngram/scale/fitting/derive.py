@@ -7,6 +7,7 @@ start to end; with several windows, several times. Everything else is local to a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST, Derived, count_values
 from lidstone.ngram.scale.fitting.arrays import DERIVED, CountArrays, CountFiles, chunks, history_blocks
 from lidstone.ngram.scale.fitting.engine import Engine
-from lidstone.ngram.scale.output.stream_file import Shape, StreamFile
+from lidstone.ngram.scale.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.storage.checked_tensors import read_arrays
 from lidstone.ngram.trie import Trie, sum_children
@@ -58,12 +59,17 @@ def read_derived(counts: Counts, files: CountFiles, nodes: int) -> Derived:
 
 def _write_adjusted(file: StreamFile, files: CountFiles, arrays: CountArrays, nodes: int, engine: Engine) -> None:
     trie = arrays.trie
-    for order in range(1, trie.order):
-        windows = ((order, part.start, part.stop) for part in chunks(trie.level(order), WINDOW * nodes))
-        for found in engine.run(adjusted_window, files, arrays, windows):
-            file.append("adjusted", found)
+    parts = ((order, part) for order in range(1, trie.order) for part in chunks(trie.level(order), WINDOW * nodes))
+    windows = ((order, part.start, part.stop) for order, part in parts)
+    for found in engine.run(functools.partial(write_window, file.target("adjusted")), files, arrays, windows):
+        file.take("adjusted", found)
     for part in chunks(trie.level(trie.order), nodes):
         file.append("adjusted", _without_start(arrays.counts[part], trie, part.start))
+
+
+def write_window(target: Target, arrays: CountArrays, order: int, start: int, stop: int) -> Part:
+    """Write the adjusted counts of the nodes start..stop, all of one order below the top."""
+    return target.write(start, adjusted_window(arrays, order, start, stop))
 
 
 def adjusted_window(arrays: CountArrays, order: int, start: int, stop: int) -> Ints:

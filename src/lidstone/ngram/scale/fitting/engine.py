@@ -79,6 +79,8 @@ def _run_task(shared: tuple[Task, CountFiles, str], argument: tuple[Any, ...]) -
         return None, task(files.open(), *argument)
     except LidstoneError as error:
         return (error.message, error.hint), None
+    except OSError as error:
+        return (f"a worker cannot write: {error}", "look at the disk of the output"), None
 
 
 def _ahead(started: Iterator[Any], workers: int) -> Iterator[Any]:

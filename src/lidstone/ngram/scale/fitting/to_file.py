@@ -34,10 +34,10 @@ from lidstone.ngram.scale.fitting.derive import derive_to_file, read_derived
 from lidstone.ngram.scale.fitting.engine import Engine, Threads
 from lidstone.ngram.scale.memory import format_size, resident
 from lidstone.ngram.scale.memory import plan as plan_memory
-from lidstone.ngram.scale.output.stream_file import Shape, StreamFile
+from lidstone.ngram.scale.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.scale.workspace import check_space, workspace
-from lidstone.ngram.smoothers.base import Floats, make_signature
+from lidstone.ngram.smoothers.base import make_signature
 from lidstone.ngram.smoothers.plan import Fill, Plan, make_plan
 from lidstone.ngram.storage.checked_tensors import damaged, read_arrays, release, verify_arrays
 from lidstone.ngram.storage.files import load_counts, make_metadata, vocabulary_parts
@@ -199,15 +199,19 @@ def _fill(
     arrays = CountArrays(trie, counts.counts, {name: getattr(derived, name) for name in DERIVED})
     file.append("base", plan.base)
     file.append("rows", np.zeros(int(trie.levels[1])))
-    task = functools.partial(fill_block, plan.fill)
+    file.file.flush()
+    task = functools.partial(fill_block, plan.fill, file.target("rows"), file.target("backoffs"))
     for order in range(2, trie.order + 1):
         blocks = ((order, start, stop) for start, stop in history_blocks(trie, order, nodes))
-        for rows, backoffs in engine.run(task, files, arrays, blocks):
-            file.append("rows", rows)
-            file.append("backoffs", backoffs)
-            advance(len(rows))
+        for rows, backoffs, size in engine.run(task, files, arrays, blocks):
+            file.take("rows", rows)
+            file.take("backoffs", backoffs)
+            advance(size)
 
 
-def fill_block(fill: Fill, arrays: CountArrays, order: int, start: int, stop: int) -> tuple[Floats, Floats]:
-    """Rows and backoffs of the histories start..stop, of order - 1 words each."""
-    return fill(arrays.block(order, start, stop))
+def fill_block(
+    fill: Fill, rows: Target, backoffs: Target, arrays: CountArrays, order: int, start: int, stop: int
+) -> tuple[Part, Part, int]:
+    """Write rows and backoffs of the histories start..stop, of order - 1 words each; says how many rows."""
+    found = fill(arrays.block(order, start, stop))
+    return rows.write(int(arrays.trie.first[start]), found[0]), backoffs.write(start, found[1]), len(found[0])

@@ -1,10 +1,12 @@
 """A checked file whose arrays are written piece by piece, in any order, and can be read while others are written.
 
-The bytes are those of `checked_tensors.write_arrays`: only that nothing has to be in memory at once.
+The bytes are those of `checked_tensors.write_arrays`: only that nothing has to be in memory at once. Other threads and
+processes can write stretches of an array (`Target.write`); the file adds them to its checksums in order (`take`).
 """
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import zlib
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.ngram.scale.output.checksums import combine
 from lidstone.ngram.storage.checked_tensors import make_header
 
 
@@ -33,6 +36,43 @@ class Shape:
     def nbytes(self) -> int:
         """Bytes in the file."""
         return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Written:
+    """A stretch of an array that is in the file already."""
+
+    checksum: int
+    nbytes: int
+
+
+Part = Written | NDArray[Any]
+"""The next values of an array: in the file already, or not yet."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an array stands in a file that others write to."""
+
+    path: str
+    start: int
+    dtype: np.dtype[Any]
+
+    def write(self, index: int, values: NDArray[Any]) -> Part:
+        """Write values from `index` on; gives them back where the file is out of reach, as on another machine."""
+        data = np.ascontiguousarray(values, self.dtype).data.cast("B")
+        try:
+            with Path(self.path).open("r+b", buffering=0) as file:
+                file.seek(self.start + index * self.dtype.itemsize)
+                _write_all(file, data)
+        except FileNotFoundError:
+            return values
+        return Written(zlib.crc32(data), len(data))
+
+
+def _write_all(file: io.FileIO, data: memoryview) -> None:
+    while data:
+        data = data[file.write(data) or 0 :]
 
 
 class StreamFile:
@@ -62,6 +102,18 @@ class StreamFile:
         self.file.write(data)
         self.sums[name] = zlib.crc32(data, self.sums[name])
         self.ends[name] += len(data)
+
+    def target(self, name: str) -> Target:
+        """Where others write values of an array."""
+        return Target(str(self.path), self.starts[name], self.shapes[name].dtype)
+
+    def take(self, name: str, part: Part) -> None:
+        """The next values of an array, which are in the file already or are written now."""
+        if not isinstance(part, Written):
+            self.append(name, part)
+            return
+        self.sums[name] = combine(self.sums[name], part.checksum, part.nbytes)
+        self.ends[name] += part.nbytes
 
     def read(self, name: str) -> MappedArray:
         """An array as far as it is written, mapped into memory."""
