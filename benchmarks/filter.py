@@ -1,8 +1,8 @@
 """How fast a corpus is filtered by perplexity, beside the Python loop over the kenlm module that pipelines use today.
 
-    python benchmarks/filter.py            # ten minutes; --quick for one round on less text, nothing kept
+    python benchmarks/filter.py            # five minutes; --quick for one round on less text, nothing kept
 
-The corpus is WikiText-2 (train, 40 times, so that the loop runs for about 20 seconds), as lines of text and as JSON
+The corpus is WikiText-2 (train, ten times, so that the loop runs for several seconds), as lines of text and as JSON
 documents of about 40 lines; the model is modified Kneser-Ney of the same text, for kenlm as a probing binary (made by
 build_binary where that is on the PATH, else ARPA). Both sides read a file and write every line or document with its
 perplexity. Times are medians of interleaved rounds, by the wall clock; ratios above 1 say that lidstone is faster.
@@ -30,7 +30,7 @@ from lidstone.text.corpora import data_root, read_lines
 
 ORDERS = (3, 5)
 DOCUMENT_LINES = 40
-REPEATS = 40
+REPEATS = 10
 
 
 def corpus(folder: Path, repeats: int) -> dict[str, Path]:
