@@ -139,7 +139,8 @@ def write_text(tokens: int, folder: Path) -> Path:
 
 
 def medians(measured: list[dict[str, float]]) -> dict[str, float]:
-    return {name: statistics.median(one[name] for one in measured) for name in measured[0]}
+    found = {name: statistics.median(one[name] for one in measured) for name in measured[0]}
+    return {**found, "rounds": len(measured)}
 
 
 def bench(text: Path, order: int, memory: int, methods: list[str], rounds: int, folder: Path) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def tables(figures: dict[str, Any]) -> str:
             ratio = f"{rival['seconds'] / one['seconds']:.1f}" if rival and method != "lmplz" else ""
             peaks = [one.get(f"{step}_peak", 0) for step in ("counting", "fitting")] if method == "disk" else []
             shares = [f"{value / figures['memory']:.2f}" for value in peaks] or ["", ""]
-            cells = [name, str(found["rounds"]), method, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}"]
+            cells = [name, str(int(one["rounds"])), method, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}"]
             cells += [f"{tokens / one['seconds']:,.0f}", f"{one['peak'] / 2**30:.2f}", *shares, ratio]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", *on_paper(figures)])
@@ -270,7 +271,7 @@ def add_run(
 ) -> None:
     """Measure the methods at one size and order, and write the figures."""
     found = bench(text, order, figures["memory"], methods, rounds, text.parent)
-    run = {"tokens": tokens, "order": order, "bytes": text.stat().st_size, "rounds": rounds}
+    run = {"tokens": tokens, "order": order, "bytes": text.stat().st_size}
     known = figures["runs"].get(name, {}).get("methods", {})
     figures["runs"][name] = run | {"methods": {m: (known | found)[m] for m in METHODS if m in known | found}}
     print(f"written to {write_results('scale', figures)}", flush=True)
