@@ -162,7 +162,7 @@ def tables(figures: dict[str, Any]) -> str:
         "| tokens, n | rounds | method | wall s | cpu s | tokens/s | peak GB | count/limit | fit/limit | lmplz/ours |",
         "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for name, found in figures["runs"].items():
+    for name, found in sorted(figures["runs"].items(), key=lambda item: (item[1]["tokens"], item[1]["order"])):
         tokens = found["tokens"]
         for method, one in found["methods"].items():
             rival = found["methods"].get("lmplz")
@@ -189,8 +189,8 @@ def on_paper(figures: dict[str, Any]) -> list[str]:
     return [
         f"**1 TB on {MACHINES} machines, on paper.** Measured with {tokens:,} tokens at order {found['order']}: "
         f"{constants[0] * 1e9:,.0f} ns of one worker, {constants[1]:.1f} bytes of parts and {constants[2]:.2f} bytes "
-        f"of text per token. 1 TB is then {total:.2e} tokens: {work:,.0f} minutes of work on {CORES} cores each, and "
-        f"{network:,.0f} minutes for the parts through {GIGABITS} Gbit/s per machine, if the work is spread evenly and "
+        f"of text per token. 1 TB is then {total:.2e} tokens: {work:,.1f} minutes of work on {CORES} cores each, and "
+        f"{network:,.1f} minutes for the parts through {GIGABITS} Gbit/s per machine, if the work is spread evenly and "
         "the rate does not depend on the size. Larger texts have fewer distinct n-grams per token, so the second "
         "figure is an upper bound.",
         "",
@@ -206,7 +206,7 @@ def _after_counting(one: dict[str, float], tokens: int, total: float) -> str:
     return (
         f"Linking the parts into one count file took {linking * 1e9:,.0f} ns per token. It runs on one machine, so "
         f"1 TB takes {hours:,.1f} hours. Fitting took {fitting * 1e9:,.0f} ns of one worker per token, "
-        f"{minutes:,.0f} minutes on all cores, if the disk that they write the table to keeps up."
+        f"{minutes:,.1f} minutes on all cores, if the disk that they write the table to keeps up."
     )
 
 
