@@ -45,7 +45,8 @@ def texts(tmp_path_factory) -> Path:
         text = "".join(" ".join(sentence) + "\n" for sentence in sentences)
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
     words = sorted({word for sentence in parts[0] for word in sentence})
-    (folder / "words.txt").write_text("\n".join([*words[::2], "the", "value", "of"]) + "\n", encoding="utf-8")
+    chosen = sorted({*words[::2], "the", "value", "of"})
+    (folder / "words.txt").write_text("\n".join(chosen) + "\n", encoding="utf-8")
     return folder
 
 
