@@ -1,8 +1,10 @@
 """Preparing corpora: a user's own files and the named ones, cleaning, splits, the cache, and bad input."""
 
+import errno
 import io
 import json
 import lzma
+import shutil
 from contextlib import redirect_stderr
 
 import numpy as np
@@ -18,7 +20,7 @@ from lidstone.corpus import prepared as storage
 from lidstone.corpus.catalogue import read_corpus
 from lidstone.corpus.pipeline import TextPipeline
 from lidstone.corpus.prepare import prepare_corpus
-from lidstone.errors import DataError, FileFormatError, RecipeError, TextError
+from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeError, TextError
 from lidstone.recipe.recipe import load_recipe, make_recipe
 from lidstone.recipe.sections import Corpus
 from lidstone.text.merges import learn_merges
@@ -266,6 +268,26 @@ def test_a_damaged_cache_is_noticed_and_made_again(tmp_path, file):
     assert len(prepare_corpus(recipe).test) == 4
     assert (folder / file).read_bytes() == content or file == "ids.npz"
     storage.load(folder)
+
+
+@pytest.mark.parametrize("faster", [True, False])
+def test_another_users_process_that_was_faster_is_no_error(tmp_path, monkeypatch, cache, faster):
+    def refuse(made, folder):
+        """Its folder is complete and may not be replaced."""
+        if faster:
+            shutil.copytree(made, folder)
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    recipe = lm(tmp_path, ["a b", "b c", "c a"] * 20)
+    monkeypatch.setattr("lidstone.corpus.cache._replace_folder", refuse)
+    if faster:
+        prepared = prepare_corpus(recipe)
+        assert prepare_corpus(recipe).train.sha256 == prepared.train.sha256
+        assert [folder.name for folder in (cache / "prepared").iterdir()] == [prepared.key]
+    else:
+        with pytest.raises(LidstoneError, match=r"cannot write .*Permission denied"):
+            prepare_corpus(recipe)
+        assert not any((cache / "prepared").iterdir())
 
 
 def test_a_folder_of_the_users_choice(tmp_path, cache):

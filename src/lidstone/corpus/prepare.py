@@ -25,7 +25,7 @@ from lidstone.corpus.catalogue import RawCorpus, read_corpus
 from lidstone.corpus.cleaning import Sample, distinct, evenly, every_nth, is_clean
 from lidstone.corpus.pipeline import TextPipeline, build_vocabulary
 from lidstone.corpus.prepared import SPLITS, Prepared, Sentences, Split, tokens_sha256
-from lidstone.errors import DataError, FileFormatError
+from lidstone.errors import DataError, FileFormatError, LidstoneError
 from lidstone.recipe.recipe import Recipe
 from lidstone.text.corpora import split_sentences
 from lidstone.text.tokenizer import BPE, learn_bpe
@@ -48,14 +48,19 @@ def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared
         _warn_once(f"{recipe.corpus.name}: {raw.edition}")
     key = _key(recipe, raw)
     folder = Path(output) if output is not None else cache_root() / "prepared" / key
-    if (folder / "manifest.json").exists():
-        try:
-            found = storage.load(folder)
-            if found.manifest["key"] == key:
-                return found
-        except FileFormatError as error:
-            log.warning("%s", error.message)
-    return _prepare(recipe, raw, key, folder)
+    return _stored(folder, key) or _prepare(recipe, raw, key, folder)
+
+
+def _stored(folder: Path, key: str) -> Prepared | None:
+    """The corpus in the folder if it is whole and has this key."""
+    if not (folder / "manifest.json").exists():
+        return None
+    try:
+        found = storage.load(folder)
+    except FileFormatError as error:
+        log.warning("%s", error.message)
+        return None
+    return found if found.manifest["key"] == key else None
 
 
 @cache
@@ -98,8 +103,12 @@ def _prepare(recipe: Recipe, raw: RawCorpus, key: str, folder: Path) -> Prepared
     sides = _encode(recipe, pipelines, splits)
     result = _assemble(recipe, raw, key, folder, sides, dropped)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with new_folder(folder) as made:
-        storage.save(result, made)
+    try:
+        with new_folder(folder) as made:
+            storage.save(result, made)
+    except LidstoneError:
+        if _stored(folder, key) is None:  # else another user's process was faster, whose folder cannot be replaced
+            raise
     return result
 
 
