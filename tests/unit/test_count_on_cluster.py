@@ -21,7 +21,7 @@ from lidstone.ngram.scale.cluster import counting as cluster
 from lidstone.ngram.scale.cluster import tasks as cluster_tasks
 from lidstone.ngram.scale.cluster.parted import count_types, gathered, load_parts
 from lidstone.ngram.scale.cluster.splits import cut
-from lidstone.ngram.scale.cluster.tasks import BLANK, Job, Space, add_bucket, count_split, guarded, read_split
+from lidstone.ngram.scale.cluster.tasks import BLANK, Job, Space, add_bucket, count_block, guarded, read_split
 from lidstone.ngram.smoothers.registry import get_smoother
 from lidstone.ngram.storage.files import save
 from lidstone.text.reading.inputs import Input
@@ -74,11 +74,10 @@ def count_by_tasks(inputs, order, folder, *, tokens, nodes, size, parts=1, thres
     """What `count_on_ray` does, with lists instead of datasets."""
     folder.mkdir()
     job, splits = Job(order, tokens, nodes), cut(inputs, size)
-    found, unigrams, _ = cluster._number_words(
-        cluster._raised(rows_of(read_split, batches(splits), job, None)), splits, None, print
-    )
-    space = Space(found, cluster.bucket_starts(unigrams, order, nodes, 2), str(folder))
-    rows = rows_of(count_split, batches(splits), job, space)
+    blocks = rows_of(read_split, batches(splits), job, None)
+    found, unigrams, _ = cluster._number_words(cluster._raised(blocks), splits, None, print)
+    space = Space(found, False, cluster.bucket_starts(unigrams, order, nodes, 2), str(folder))
+    rows = rows_of(count_block, shuffled(blocks, parts), job, space)
     sums = list(cluster._raised(rows_of(add_bucket, shuffled(rows, parts), job, space)))
     files = cluster._check(sums, int(unigrams[:-1].sum()), job, space)
     cluster.save_parts(folder, cluster.Parts(found, order, unigrams, [], thresholds), files)
@@ -122,22 +121,36 @@ def test_a_lost_row_is_noticed(tmp_path):
     row = {**BLANK, "bucket": 0, "file": "a", "block": "0.0", "pairs": 9}
     with pytest.raises(RunError, match="9 pairs were counted of 10 tokens"):
         cluster._check([row], 10, job, space)
-    space = Space(None, [0], str(tmp_path))
+    space = Space(None, False, [0], str(tmp_path))
     with pytest.raises(RunError, match="gave a block twice"):
         cluster._check([row, row], 18, job, space)
 
 
-def test_errors_travel_as_rows_through_every_step(tmp_path):
-    (tmp_path / "bad.gz").write_bytes(gzip.compress(b"a b\n" * 99)[:-9])
-    splits, job = cut([Input(str(tmp_path / "bad.gz"))]), Job(3, 100, 100)
-    rows = rows_of(read_split, batches(splits), job, None)
+def test_an_error_in_a_text_is_raised_or_its_file_left_out(tmp_path):
+    (tmp_path / "bad.gz").write_bytes(gzip.compress(b"x y z\n" * 99_999)[:-9])
+    (tmp_path / "good").write_text(TEXT)
+    splits = cut([Input(str(tmp_path / name)) for name in ("bad.gz", "good")])
+    rows = rows_of(read_split, batches(splits), Job(3, 100, 100), None)
     with pytest.raises(LidstoneError, match=r"bad\.gz is cut off") as caught:
         list(cluster._raised(rows))
     assert caught.value.hint
-    space = Space(count_text(io.BytesIO(b"a b\n"), 1).vocab, [0], str(tmp_path))
-    rows = rows_of(count_split, batches(splits), job, space)
-    rows = rows_of(add_bucket, shuffled(rows, 1), job, space)
-    with pytest.raises(LidstoneError, match=r"bad\.gz is cut off"):
+    rows, said = rows_of(read_split, batches(splits), Job(3, 100, 100, skip_bad=True), None), []
+    assert [row["split"] for row in rows].count(0) > 1  # blocks of the bad file that could be read
+    found, unigrams, bad = cluster._number_words(cluster._raised(rows), splits, None, said.append)
+    assert said == [f"skipped: {reason}" for reason in [row["bad"] for row in rows if row["bad"]]]
+    counts = count_text(tmp_path / "good", 3)
+    assert bad == {str(tmp_path / "bad.gz")} and found.tokens == counts.vocab.tokens
+    space = Space(found, False, [0], str(tmp_path), left_out=frozenset([0]))
+    rows = rows_of(count_block, shuffled(rows, 1), Job(3, 100, 1000), space)
+    assert {row["block"].split(".")[0] for row in rows} == {"1"}
+    assert unigrams.tolist() == counts.counts[: len(unigrams)].tolist()
+
+
+def test_errors_travel_as_rows_through_every_step(tmp_path):
+    space = Space(count_text(io.BytesIO(b"a b\n"), 1).vocab, False, [0], str(tmp_path))
+    rows = rows_of(count_block, [BLANK], Job(3, 100, 100, version="0.0.9"), space)
+    rows = rows_of(add_bucket, shuffled(rows, 1), Job(3, 100, 100), space)
+    with pytest.raises(LidstoneError, match="a worker has lidstone"):
         list(cluster._raised(rows))
 
 
@@ -218,7 +231,7 @@ def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch):
 
     text, flags = tmp_path / "text", [tmp_path / "counting", tmp_path / "summing", tmp_path / "fitting"]
     text.write_text(TEXT)
-    monkeypatch.setattr(cluster, "count_split", dying(cluster_tasks.count_split, str(flags[0])))
+    monkeypatch.setattr(cluster, "count_block", dying(cluster_tasks.count_block, str(flags[0])))
     monkeypatch.setattr(cluster, "add_bucket", dying(cluster_tasks.add_bucket, str(flags[1])))
     monkeypatch.setattr(to_file, "fill_block", dying_once(to_file.fill_block, str(flags[2])))
     monkeypatch.setattr(to_file, "block_nodes", lambda *_: 20)

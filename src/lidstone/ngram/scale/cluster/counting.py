@@ -1,13 +1,15 @@
 """Counting on a Ray cluster with Ray Data: `count_on_ray`. Nodes need lidstone, and the output folder at the same path.
 
-1. `map_batches(read_split)`: words and how often each occurs. The driver numbers them in the order of the text.
-2. `map_batches(count_split)`: the kernel counts each block; its n-grams go to buckets, ranges of their first two words.
+1. `map_batches(read_split)`: words and how often each occurs. The driver numbers them in the order of the text, whose
+   ids stay in the object store.
+2. `map_batches(count_block)`: the kernel counts each block; its n-grams go to buckets, ranges of their first two words.
 3. `repartition(keys=["bucket"])`: the shuffle, through the object store, which spills to disk.
 4. `map_batches(add_bucket)`: the sum of each bucket, as a file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 from collections import defaultdict
@@ -23,7 +25,16 @@ from lidstone.errors import InputError, LidstoneError, RunError
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.scale.cluster.parted import load_parts, save_parts
 from lidstone.ngram.scale.cluster.splits import SPLIT_BYTES, Split, cut
-from lidstone.ngram.scale.cluster.tasks import Job, Rows, Space, add_bucket, count_split, guarded, read_split
+from lidstone.ngram.scale.cluster.tasks import (
+    Job,
+    Rows,
+    Space,
+    add_bucket,
+    count_block,
+    guarded,
+    read_split,
+    without_ids,
+)
 from lidstone.ngram.scale.memory import BYTES_PER_NODE, block_tokens
 from lidstone.ngram.scale.merging import BITS, merge_within, whole
 from lidstone.ngram.scale.output.assembly import Parts, count_type
@@ -38,6 +49,8 @@ from lidstone.text.words import Blank, WordReader
 Report = Callable[[str], None]
 DEFAULT_MEMORY = 2 << 30
 """Bytes per task."""
+SHUFFLERS = {"env_vars": {"RAY_DATA_SHUFFLE_MAP_WORKER": "1"}}
+"""The runtime environment of Ray's own tasks that shuffle, since 2.57; only processes of the same one are shared."""
 
 
 def count_on_ray(
@@ -65,11 +78,12 @@ def count_on_ray(
     job = Job(order, block_tokens(memory, order, 1), memory // BYTES_PER_NODE, skip_bad, blank)
     splits = cut(inputs, split_bytes or SPLIT_BYTES)
     report(f"reading {len(splits)} parts of {len(inputs)} texts")
-    found, unigrams, bad = _number_words(_collect(_dataset(splits), read_split, job, vocab), splits, vocab, report)
-    kept = [split for split in splits if split.name not in bad]
+    blocks = _read(splits, job, vocab)
+    found, unigrams, bad = _number_words(_rows(_mapped(blocks, without_ids)), splits, vocab, report)
+    left_out = frozenset(split.number for split in splits if split.name in bad)
     starts = bucket_starts(unigrams, order, job.nodes, _workers())
-    space = Space(found, starts, str(folder.resolve()), count_type(unigrams))
-    files = _count(kept, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
+    space = Space(found, vocab is not None, starts, str(folder.resolve()), count_type(unigrams), left_out)
+    files = _count(blocks, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
     save_parts(folder, Parts(found, order, unigrams, [], limits), files)
     return load_parts(folder, verify=False), sum(item.name not in bad for item in inputs)
 
@@ -101,16 +115,29 @@ def _configure(context: Any, nodes: int) -> None:
         context.shuffle_compression = "none"
 
 
-def _collect(data: Any, task: Any, job: Job, *rest: Any) -> Iterable[Rows]:
-    """Rows of a task over all splits; an error among them is raised."""
-    return _rows(data.map_batches(guarded(task, job, *rest), batch_size=None, batch_format="numpy"))
+def _read(splits: Sequence[Split], job: Job, vocab: Vocabulary | None) -> Any:
+    """The words of all splits, block by block."""
+    with _named_errors():
+        return _mapped(_dataset(splits), guarded(read_split, job, vocab)).materialize()
+
+
+def _mapped(data: Any, task: Any, **options: Any) -> Any:
+    """A task over all blocks of data, by the processes that Ray also shuffles with: new ones would take a second."""
+    return data.map_batches(task, batch_size=None, batch_format="numpy", **{"runtime_env": SHUFFLERS, **options})
 
 
 def _rows(data: Any) -> Iterable[Rows]:
+    """All rows; an error among them is raised."""
+    with _named_errors():
+        yield from _raised(data.iter_rows())
+
+
+@contextlib.contextmanager
+def _named_errors() -> Iterator[None]:
     import ray
 
     try:
-        yield from _raised(data.iter_rows())
+        yield
     except ray.exceptions.RayError as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise RunError(f"Ray stopped: {first}", hint="look at `ray status` and the logs of the nodes") from error
@@ -129,11 +156,11 @@ def _number_words(
     rows: Iterable[Rows], splits: Sequence[Split], vocab: Vocabulary | None, report: Report
 ) -> tuple[Vocabulary, NDArray[np.int64], set[str]]:
     """The vocabulary in the order of the text, how often each word occurs, and the names of bad files."""
-    by_split: dict[int, Rows] = {int(row["split"]): row for row in rows}
-    bad = {splits[number].name: row["bad"] for number, row in by_split.items() if row.get("bad")}
+    ordered = sorted(rows, key=lambda row: (int(row["split"]), int(row["number"])))
+    bad = {splits[int(row["split"])].name: row["bad"] for row in ordered if row["bad"]}
     for message in dict.fromkeys(bad.values()):
         report(f"skipped: {message}")
-    good = [by_split[split.number] for split in splits if split.name not in bad]
+    good = [row for row in ordered if splits[int(row["split"])].name not in bad]
     found = vocab or words_of(_in_order(row["words"] for row in good))
     total, reader = np.zeros(found.size + 1, np.int64), WordReader(found)
     for row in good:
@@ -181,15 +208,15 @@ def _workers() -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
-def _count(splits: Sequence[Split], tokens: int, job: Job, space: Space, report: Report) -> list[Path]:
+def _count(blocks: Any, tokens: int, job: Job, space: Space, report: Report) -> list[Path]:
     """The piece of each bucket, in order."""
     import ray
 
     report(f"counting into {len(space.starts)} buckets")
     shared = ray.put(space)
-    data = _dataset(splits).map_batches(guarded(count_split, job, shared), batch_size=None, batch_format="numpy")
-    shuffled = data.repartition(len(space.starts), keys=["bucket"])
-    return _check(list(_collect(shuffled, add_bucket, job, shared)), tokens, job, space)
+    shuffled = _mapped(blocks, guarded(count_block, job, shared)).repartition(len(space.starts), keys=["bucket"])
+    sums = _mapped(shuffled, guarded(add_bucket, job, shared), runtime_env=None)  # Ray makes the shuffle end with it
+    return _check(list(_rows(sums)), tokens, job, space)
 
 
 def _check(rows: Sequence[Rows], tokens: int, job: Job, space: Space) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What the workers of a cluster do: words of a split, counts of a split by bucket, sum of a bucket.
+"""What the workers of a cluster do: words of a split, counts of a block by bucket, sum of a bucket.
 
 Each takes and gives rows. An error in the input comes back as a row, so that the driver can raise it as it is; lost
 workers are Ray's business, which runs their tasks again: all tasks give the same rows whenever they run.
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
@@ -26,7 +25,7 @@ from lidstone.ngram.scale.pieces import cut_out, piece_of_trie, save_piece
 from lidstone.text.blocks import read_blocks
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
-from lidstone.text.words import Blank
+from lidstone.text.words import Blank, WordReader
 
 Rows = dict[str, Any]
 
@@ -47,15 +46,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Space:
-    """The words and the buckets, known once the text was read once."""
+    """The words and the buckets, known once the text was read."""
 
     vocab: Vocabulary
+    given: bool
+    """whether the vocabulary was known before: then blocks have its ids, else their own"""
     starts: list[int]
     """the keys at which buckets begin"""
     folder: str
     """where the pieces go"""
     counts: type[np.signedinteger] = np.int64
     """the type of the sums"""
+    left_out: frozenset[int] = frozenset()
+    """splits of bad files"""
 
 
 def guarded(task: Callable[..., Iterator[Rows]], job: Job, *rest: Any) -> Callable[[Rows], Iterator[Rows]]:
@@ -71,8 +74,8 @@ def guarded(task: Callable[..., Iterator[Rows]], job: Job, *rest: Any) -> Callab
     return run
 
 
-BLANK: Rows = {"error": "", "bad": "", "split": -1, "bucket": -1, "block": "", "file": "", "pairs": 0}
-BLANK |= dict.fromkeys(COLUMNS, b"")
+BLANK: Rows = {"error": "", "bad": "", "split": -1, "number": 0, "bucket": -1, "block": "", "file": "", "pairs": 0}
+BLANK |= dict.fromkeys((*COLUMNS, "ids"), b"")
 """All rows have all columns: a row with an error passes through every step."""
 
 
@@ -81,43 +84,41 @@ def _as_batch(row: Rows) -> Rows:
 
 
 def read_split(batch: Rows, job: Job, vocab: Vocabulary | None) -> Iterator[Rows]:
-    """The words of each split in order of appearance, and how often each occurs; `</s>` and sentences too."""
+    """A row per block of a split: its ids, the split's words so far in order, how often each occurs in the block."""
     for split in _splits(batch):
+        words = b""
         try:
-            words, counts = _words(split, job, vocab)
+            for number, block in enumerate(read_blocks([split.open()], job.tokens, vocab, blank=job.blank)):
+                words += block.new_words
+                counts = np.bincount(block.ids).astype(np.int64).tobytes()
+                found = {"words": words, "counts": counts, "ids": block.ids.tobytes()}
+                yield {"split": split.number, "number": number, **found}
+            split.check()
         except LidstoneError as error:
             if not job.skip_bad:
                 raise
             yield {"split": split.number, "bad": error.message}
-            continue
-        yield {"split": split.number, "words": words, "counts": counts.tobytes()}
 
 
-def _words(split: Split, job: Job, vocab: Vocabulary | None) -> tuple[bytes, NDArray[np.int64]]:
-    found, total = [], np.zeros(0, np.int64)
-    for block in read_blocks([split.open()], job.tokens, vocab, blank=job.blank):
-        found.append(block.new_words)
-        counts = np.bincount(block.ids, minlength=len(total)).astype(np.int64)
-        counts[: len(total)] += total
-        total = counts
-    split.check()
-    return b"".join(found), total
+def without_ids(batch: Rows) -> Rows:
+    """What the driver needs of the rows of `read_split`."""
+    return {name: column for name, column in batch.items() if name != "ids"}
 
 
-def count_split(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
-    """A row per block of a split and bucket: the n-grams of all orders that belong there."""
+def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
+    """A row per block and bucket: the n-grams of all orders that belong there."""
     known: Space = _fetched(space)
-    for split in _splits(batch):
-        for number, block in enumerate(read_blocks([split.open()], job.tokens, known.vocab, blank=job.blank)):
-            stream = sentence_stream(block.ids, known.vocab)
-            trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
-            run = Run(piece_of_trie(trie, counts), known.vocab.bos)
-            for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
-                (part,) = slices([run], begin, end, known.vocab.bos)
-                if part.size:
-                    piece = cut_out(run.piece, part.starts, part.stops)
-                    yield {"bucket": bucket, "block": f"{split.number}.{number}", **as_row(piece)}
-        split.check()
+    bos, reader = known.vocab.bos, None if known.given else WordReader(known.vocab)
+    for row in np.flatnonzero(~np.isin(batch["split"], list(known.left_out))).tolist():
+        ids = np.frombuffer(batch["ids"][row], np.int32)
+        stream = sentence_stream(reader.learn(batch["words"][row])[ids] if reader else ids, known.vocab)
+        trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
+        run = Run(piece_of_trie(trie, counts), bos)
+        for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
+            (part,) = slices([run], begin, end, bos)
+            if part.size:
+                piece = cut_out(run.piece, part.starts, part.stops)
+                yield {"bucket": bucket, "block": f"{batch['split'][row]}.{batch['number'][row]}", **as_row(piece)}
 
 
 def add_bucket(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:

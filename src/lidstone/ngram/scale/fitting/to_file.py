@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,10 +187,16 @@ def _copy(file: StreamFile, counts: Counts, nodes: int) -> None:
     strings, _ = vocabulary_parts(counts.vocab)
     for name, array in strings.items():
         file.append(name, array)
-    for name in TRIE:
-        array = getattr(counts.trie, name)
-        for part in chunks(slice(0, len(array)), 8 * nodes):
-            file.append(name, array[part])
+    file.file.flush()
+    with ThreadPoolExecutor(cores()) as pool:
+        for name in TRIE:
+            write = functools.partial(_write_chunk, file.target(name), getattr(counts.trie, name))
+            for part in pool.map(write, chunks(slice(0, len(getattr(counts.trie, name))), 8 * nodes)):
+                file.take(name, part)
+
+
+def _write_chunk(target: Target, array: Ints, chunk: slice) -> Part:
+    return target.write(chunk.start, array[chunk])
 
 
 def _fill(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from lidstone.errors import FileFormatError
 from lidstone.files import atomic_write
 from lidstone.ngram import counting
-from lidstone.ngram.scale.output.links import link
-from lidstone.ngram.scale.output.stream_file import MappedArray, Shape, StreamFile
+from lidstone.ngram.scale.output.links import link, link_to_pairs
+from lidstone.ngram.scale.output.stream_file import MappedArray, Part, Shape, StreamFile, Target
 from lidstone.ngram.scale.pieces import Ints, Piece, run_lengths
 from lidstone.ngram.storage.files import FORMAT, VERSION, vocabulary_parts
 from lidstone.text.vocabulary import Vocabulary
@@ -57,22 +57,21 @@ def count_type(unigrams: NDArray[np.int64]) -> type[np.signedinteger]:
 def write_counts(path: str | Path, parts: Parts, *, workers: int = 1, advance: Advance = lambda amount: None) -> None:
     """Write the count file; it appears when it is complete. `advance` is called with the number of nodes linked."""
     with atomic_write(path) as temporary:
-        levels = _levels(parts)
+        sizes = _sizes(parts)
+        levels = np.cumsum([0, parts.vocab.size + 1, *sizes.sum(axis=0)])
         file = StreamFile(temporary, *_layout(parts, levels))
         try:
-            _write(file, parts, levels)
+            _write(file, parts, levels, sizes, workers)
             write_links(file, levels, workers, advance)
             file.finish()
         finally:
             file.close()
 
 
-def _levels(parts: Parts) -> NDArray[np.int64]:
-    sizes = np.zeros(parts.order, np.int64)
-    sizes[0] = parts.vocab.size + 1
-    for open_piece in parts.pieces:
-        sizes[1:] += np.diff(open_piece().levels)
-    return np.concatenate([[0], np.cumsum(sizes)])
+def _sizes(parts: Parts) -> NDArray[np.int64]:
+    """How many n-grams each piece has of each order from 2 on."""
+    found = [np.diff(open_piece().levels) for open_piece in parts.pieces]
+    return np.array(found, np.int64).reshape(len(found), parts.order - 1)
 
 
 def _layout(parts: Parts, levels: NDArray[np.int64]) -> tuple[dict[str, Shape], dict[str, str]]:
@@ -92,40 +91,44 @@ def _layout(parts: Parts, levels: NDArray[np.int64]) -> tuple[dict[str, Shape], 
     return shapes, {"format": FORMAT, "version": str(VERSION), "kind": "counts", **written}
 
 
-def _write(file: StreamFile, parts: Parts, levels: NDArray[np.int64]) -> None:
+def _write(file: StreamFile, parts: Parts, levels: NDArray[np.int64], sizes: NDArray[np.int64], workers: int) -> None:
     strings, _ = vocabulary_parts(parts.vocab)
     for name, array in strings.items():
         file.append(name, array)
     file.append("levels", levels)
     file.append("words", np.arange(levels[1]))
     file.append("counts", parts.unigrams)
-    for order in range(2, parts.order + 1):
-        for piece in _opened(parts):
-            file.append("words", piece.words[piece.level(order)])
-            file.append("counts", piece.counts[piece.level(order)])
-    _write_first(file, parts, levels)
-
-
-def _write_first(file: StreamFile, parts: Parts, levels: NDArray[np.int64]) -> None:
-    if parts.order == 1:
-        file.append("first", levels[1:])
-        return
-    children = np.zeros(levels[1], np.int64)
-    for piece in _opened(parts):
-        np.add.at(children, *run_lengths(piece.heads))
-    file.append("first", levels[1] + np.concatenate([[0], np.cumsum(children)[:-1]]))
-    for order in range(2, parts.order):
-        end = int(levels[order])
-        for piece in _opened(parts):
-            first = piece.first[piece.level(order)].astype(np.int64) - piece.base
-            file.append("first", first - int(piece.levels[order - 1]) + end)
-            end += int(piece.levels[order] - piece.levels[order - 1])
+    file.append("first", _first_of_words(parts, int(levels[1])))
+    file.file.flush()
+    begins = levels[1:-1] + np.cumsum(sizes, axis=0) - sizes
+    write = functools.partial(_write_level, {name: file.target(name) for name in ("words", "counts", "first")}, begins)
+    tasks = [(order, number) for order in range(2, parts.order + 1) for number in range(len(sizes))]
+    with ThreadPoolExecutor(workers) as pool:
+        for written in pool.map(lambda task: write(parts.pieces[task[1]], *task), tasks):
+            for name, part in written.items():
+                file.take(name, part)
     file.append("first", levels[-1:])
 
 
-def _opened(parts: Parts) -> Iterator[Piece]:
+def _first_of_words(parts: Parts, begin: int) -> NDArray[np.int64]:
+    """Where the 2-grams of each word begin."""
+    children = np.zeros(begin, np.int64)
     for open_piece in parts.pieces:
-        yield open_piece()
+        np.add.at(children, *run_lengths(open_piece().heads))
+    return begin + np.cumsum(children) - children if parts.order > 1 else np.empty(0, np.int64)
+
+
+def _write_level(
+    targets: Mapping[str, Target], begins: NDArray[np.int64], open_piece: Callable[[], Piece], order: int, number: int
+) -> dict[str, Part]:
+    """Write the n-grams of one order of a piece; `begins` has the number of the first one of each piece and order."""
+    piece, begin = open_piece(), int(begins[number, order - 2])
+    level = piece.level(order)
+    found: dict[str, Ints] = {"words": piece.words[level], "counts": piece.counts[level]}
+    if order < piece.order:
+        shift = int(begins[number, order - 1]) - int(piece.levels[order - 1]) - piece.base
+        found["first"] = np.add(piece.first[level], shift, dtype=targets["first"].dtype)
+    return {name: targets[name].write(begin, values) for name, values in found.items()}
 
 
 def write_links(
@@ -136,43 +139,50 @@ def write_links(
     words, first, links = (file.read(name) for name in ("words", "first", "suffixes"))
     with ThreadPoolExecutor(workers) as pool:
         for order in range(2, len(levels)):
-            blocks = _parent_blocks(first.array, int(levels[order - 2]), int(levels[order - 1]))
-            for group in _groups(blocks, workers):
-                find = functools.partial(_links, first, words, links, order)
-                for found in pool.map(find, group):
-                    file.append("suffixes", found)
-                    advance(len(found))
-                file.file.flush()
+            blocks = 4 if order == 3 else 1
+            parents = _parent_blocks(first.array, int(levels[order - 2]), int(levels[order - 1]), blocks * BLOCK_NODES)
+            find = functools.partial(_write_links, file.target("suffixes"), first, words, links, order)
+            for group in _groups(parents, 4 * workers // blocks):
+                for part, found in pool.map(find, group):
+                    file.take("suffixes", part)
+                    advance(found)
                 for mapped in (words, first, links):
                     mapped.drop()
 
 
-def _links(first: MappedArray, words: MappedArray, links: MappedArray, order: int, parents: range) -> Ints:
+def _write_links(
+    target: Target, first: MappedArray, words: MappedArray, links: MappedArray, order: int, parents: range
+) -> tuple[Part, int]:
+    """Write the links of the children of some n-grams of order - 1; says how many."""
     begin, end = int(first.array[parents.start]), int(first.array[parents.stop])
     if order == 2:
-        return words.array[begin:end]  # the suffix of a pair is its second word
-    out = np.empty(end - begin, links.array.dtype)
-    if not link(first.array, words.array, links.array[parents.start : parents.stop], parents, out):
+        return target.write(begin, words.array[begin:end]), end - begin  # the suffix of a pair is its second word
+    found = np.empty(end - begin, links.array.dtype)
+    if order == 3:
+        whole = link_to_pairs(first.array, words.array, parents, found)
+    else:
+        whole = link(first.array, words.array, links.array[parents.start : parents.stop], parents, found)
+    if not whole:
         raise FileFormatError("the n-grams do not form a trie: one has no suffix", hint="count the text again")
-    return out
+    return target.write(begin, found), end - begin
 
 
-def _parent_blocks(first: Ints, start: int, stop: int) -> Iterator[range]:
-    """Parents start..stop in stretches with some `BLOCK_NODES` children."""
+def _parent_blocks(first: Ints, start: int, stop: int, size: int) -> Iterator[range]:
+    """Parents start..stop in stretches with some `size` children."""
     while start < stop:
-        limit = first.dtype.type(min(int(first[start]) + BLOCK_NODES, int(first[stop])))
+        limit = first.dtype.type(min(int(first[start]) + size, int(first[stop])))
         found = start + int(np.searchsorted(first[start : stop + 1], limit, side="right")) - 1
         end = min(max(found, start + 1), stop)
         yield range(start, end)
         start = end
 
 
-def _groups(blocks: Iterator[range], workers: int) -> Iterator[list[range]]:
+def _groups(blocks: Iterator[range], size: int) -> Iterator[list[range]]:
     """A few blocks at a time: what is in memory at once."""
     group: list[range] = []
     for block in blocks:
         group.append(block)
-        if len(group) == 4 * workers:
+        if len(group) == size:
             yield group
             group = []
     if group:
