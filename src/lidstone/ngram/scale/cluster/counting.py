@@ -49,8 +49,8 @@ from lidstone.text.words import Blank, WordReader
 Report = Callable[[str], None]
 DEFAULT_MEMORY = 2 << 30
 """Bytes per task."""
-SHUFFLERS = {"env_vars": {"RAY_DATA_SHUFFLE_MAP_WORKER": "1"}}
-"""The runtime environment of Ray's own tasks that shuffle, since 2.57; only processes of the same one are shared."""
+SHUFFLERS = {"env_vars": {"RAY_DATA_SHUFFLE_REDUCE_WORKER": "1"}}
+"""The runtime environment in which Ray ends a shuffle, since 2.57; only processes of the same one are shared."""
 
 
 def count_on_ray(
@@ -121,9 +121,9 @@ def _read(splits: Sequence[Split], job: Job, vocab: Vocabulary | None) -> Any:
         return _mapped(_dataset(splits), guarded(read_split, job, vocab)).materialize()
 
 
-def _mapped(data: Any, task: Any, **options: Any) -> Any:
-    """A task over all blocks of data, by the processes that Ray also shuffles with: new ones would take a second."""
-    return data.map_batches(task, batch_size=None, batch_format="numpy", **{"runtime_env": SHUFFLERS, **options})
+def _mapped(data: Any, task: Any, environment: dict[str, Any] | None = SHUFFLERS) -> Any:
+    """A task over all blocks of data, by the processes that will also end the shuffle: new ones take a second."""
+    return data.map_batches(task, batch_size=None, batch_format="numpy", runtime_env=environment)
 
 
 def _rows(data: Any) -> Iterable[Rows]:
@@ -215,7 +215,7 @@ def _count(blocks: Any, tokens: int, job: Job, space: Space, report: Report) -> 
     report(f"counting into {len(space.starts)} buckets")
     shared = ray.put(space)
     shuffled = _mapped(blocks, guarded(count_block, job, shared)).repartition(len(space.starts), keys=["bucket"])
-    sums = _mapped(shuffled, guarded(add_bucket, job, shared), runtime_env=None)  # Ray makes the shuffle end with it
+    sums = _mapped(shuffled, guarded(add_bucket, job, shared), environment=None)  # Ray makes the shuffle end with it
     return _check(list(_rows(sums)), tokens, job, space)
 
 
