@@ -63,9 +63,9 @@ def test_long_lists_of_many_runs_are_merged_in_order() -> None:
 
 
 @pytest.mark.parametrize("order", [2, 3, 5])
-def test_a_piece_travels_as_bytes_also_with_large_counts(order: int) -> None:
-    sentences = [[1, 2, 3]] * 300 + [[1, word] for word in range(4, 400)]
-    piece = merge([whole(run_of(sentences, 400, order), 400)], order, 400)
+def test_a_piece_travels_as_bytes_also_with_large_numbers(order: int) -> None:
+    sentences = [[1, 2, 3]] * 300 + [[1, word] for word in (*range(4, 400), 65_534, 65_535, 69_999)]
+    piece = merge([whole(run_of(sentences, 70_000, order), 70_000)], order, 70_000)
     row = as_row(piece)
     back = as_piece({name: [value] for name, value in row.items()}, 0)
     for name in ("levels", "heads", "words", "counts", "first"):

@@ -18,7 +18,7 @@ from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.scale.buckets import Run, slices
-from lidstone.ngram.scale.cluster.rows import COLUMNS, as_piece, as_row
+from lidstone.ngram.scale.cluster.rows import COLUMNS, as_ids, as_piece, as_row, ids_of
 from lidstone.ngram.scale.cluster.splits import Split
 from lidstone.ngram.scale.merging import Slice, merge_within, whole
 from lidstone.ngram.scale.pieces import cut_out, piece_of_trie, save_piece
@@ -75,7 +75,7 @@ def guarded(task: Callable[..., Iterator[Rows]], job: Job, *rest: Any) -> Callab
 
 
 BLANK: Rows = {"error": "", "bad": "", "split": -1, "number": 0, "bucket": -1, "block": "", "file": "", "pairs": 0}
-BLANK |= dict.fromkeys((*COLUMNS, "ids"), b"")
+BLANK |= dict.fromkeys((*COLUMNS, "ids", "large_ids"), b"")
 """All rows have all columns: a row with an error passes through every step."""
 
 
@@ -91,8 +91,7 @@ def read_split(batch: Rows, job: Job, vocab: Vocabulary | None) -> Iterator[Rows
             for number, block in enumerate(read_blocks([split.open()], job.tokens, vocab, blank=job.blank)):
                 words += block.new_words
                 counts = np.bincount(block.ids).astype(np.int64).tobytes()
-                found = {"words": words, "counts": counts, "ids": block.ids.tobytes()}
-                yield {"split": split.number, "number": number, **found}
+                yield {"split": split.number, "number": number, "words": words, "counts": counts, **as_ids(block.ids)}
             split.check()
         except LidstoneError as error:
             if not job.skip_bad:
@@ -102,7 +101,7 @@ def read_split(batch: Rows, job: Job, vocab: Vocabulary | None) -> Iterator[Rows
 
 def without_ids(batch: Rows) -> Rows:
     """What the driver needs of the rows of `read_split`."""
-    return {name: column for name, column in batch.items() if name != "ids"}
+    return {name: column for name, column in batch.items() if name not in ("ids", "large_ids")}
 
 
 def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
@@ -110,7 +109,7 @@ def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
     known: Space = _fetched(space)
     bos, reader = known.vocab.bos, None if known.given else WordReader(known.vocab)
     for row in np.flatnonzero(~np.isin(batch["split"], list(known.left_out))).tolist():
-        ids = np.frombuffer(batch["ids"][row], np.int32)
+        ids = ids_of(batch, row)
         stream = sentence_stream(reader.learn(batch["words"][row])[ids] if reader else ids, known.vocab)
         trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
         run = Run(piece_of_trie(trie, counts), bos)
