@@ -88,7 +88,8 @@ def about(study: Study) -> str:
     return (
         f"V = {run.signature['vocabulary_size']:,} (BPE, {recipe.tokenizer.merges:,} merges learnt on the training "
         f"text), {run.signature['model_parameters']:,} parameters ({recipe.model.layers} layers of width "
-        f"{recipe.model.width}), dropout {run.config['model']['dropout']} without regularizer. Test: {run.signature['test_sentences']:,} sentences, "
+        f"{recipe.model.width}), dropout {run.config['model']['dropout']} without regularizer. "
+        f"Test: {run.signature['test_sentences']:,} sentences, "
         f"{run.metrics['test']['tokens']:,} tokens. One core of an AMD EPYC for each run, torch "
         f"{record['versions']['torch']}. "
         f"All settings are in [results/{study.folder.name}.yaml](../results/{study.folder.name}.yaml)."
