@@ -53,11 +53,11 @@ smoother.fit(ld.count_text(folder / "warm.txt", order))
 count_to_file([folder / "warm.txt"], order, folder / "warm", memory=1 << 40)
 fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=1 << 40)
 if method.startswith("ray"):
-    import logging, ray
+    from lidstone.ray_cluster import connect
     from lidstone.ngram.scale.cluster.counting import count_on_ray
     from lidstone.ngram.scale.cluster.parted import gathered
     from lidstone.text.reading.inputs import Input
-    ray.init(num_cpus=int(method[-1]), include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    connect(cpus=int(method[-1]))
     count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2)
 
 start, busy = time.perf_counter(), sum(os.times()[:2])

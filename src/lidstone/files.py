@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lidstone.checksums import verify_checksum
 from lidstone.errors import FileFormatError, LidstoneError
@@ -31,21 +32,31 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     ['a.txt']
     """
     target = Path(path)
-    with _write_errors(target):
+    with write_errors(target):
         is_device = target.exists() and not target.is_file() and not target.is_dir()
     if is_device:
-        with _write_errors(target):
+        with write_errors(target):
             yield target
         return
-    with _write_errors(target):
+    with write_errors(target):
         temporary = _temporary_beside(target.resolve())
     try:
-        with _write_errors(target):
+        with write_errors(target):
             yield temporary
             _flush_to_disk(temporary)
             temporary.replace(target.resolve())
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def reserve(file: BinaryIO, size: int) -> None:
+    """Give an empty file its size, and its space where the system can: a full disk shows now, and writing is faster."""
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+    except (AttributeError, OSError) as error:
+        if getattr(error, "errno", errno.EINVAL) not in (errno.EINVAL, errno.EOPNOTSUPP):
+            raise
+        file.truncate(size)  # this system or file system cannot
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -97,7 +108,7 @@ def _whole_number(digits: str) -> int:
 
 
 @contextlib.contextmanager
-def _write_errors(target: Path) -> Iterator[None]:
+def write_errors(target: Path) -> Iterator[None]:
     """Turn an error of the system into one that names the file and the remedy."""
     try:
         yield
@@ -154,8 +165,6 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def _remedy(error: OSError) -> str:
-    import errno
-
     return {
         errno.ENOSPC: "free some space or write to another disk",
         getattr(errno, "EDQUOT", -1): "your quota is used up; free some space or write to another disk",

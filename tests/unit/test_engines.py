@@ -14,8 +14,8 @@ import pytest
 
 from lidstone.errors import RunError
 from lidstone.locks import claim
+from lidstone.ray_cluster import _probe
 from lidstone.recipe.recipe import load_recipe
-from lidstone.sweep.cluster import _probe
 from lidstone.sweep.engines import RETRIES, InProcess, Processes
 from lidstone.sweep.jobs import Job, Outcome
 from lidstone.sweep.work import compute_once, finished

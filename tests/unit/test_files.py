@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
 from lidstone.errors import LidstoneError
-from lidstone.files import atomic_write, write_text
+from lidstone.files import atomic_write, reserve, write_text
 
 WRITER = """
 import sys, time
@@ -57,3 +60,18 @@ def test_an_error_inside_leaves_the_old_file(tmp_path):
         raise RuntimeError
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a").read_text() == "old"
+
+
+@pytest.mark.parametrize("problem", [AttributeError(), OSError(errno.EOPNOTSUPP, "not here"), None])
+def test_a_file_gets_its_size_whether_or_not_space_can_be_reserved(tmp_path, monkeypatch, problem):
+    if problem is not None:
+        monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=problem))
+    with (tmp_path / "file").open("wb") as file:
+        reserve(file, 1000)
+    assert (tmp_path / "file").read_bytes() == bytes(1000)
+
+
+def test_space_that_is_not_there_is_not_reserved(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
+    with (tmp_path / "file").open("wb") as file, pytest.raises(OSError, match="No space"):
+        reserve(file, 1000)

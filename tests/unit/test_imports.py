@@ -14,7 +14,8 @@ import pytest
 import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
-ANYONE = {"checksums", "deprecation", "errors", "files", "kernel_cache", "locks", "progress", "section", "parallel"}
+ANYONE = {"checksums", "deprecation", "errors", "files", "kernel_cache", "locks", "parallel", "progress"}
+ANYONE |= {"ray_cluster", "section"}
 TOOLKIT = {"text", "ngram", "regularizer"}
 RUN = TOOLKIT | {"corpus", "recipe", "training", "evaluation", "experiment"}
 MAY_IMPORT = {

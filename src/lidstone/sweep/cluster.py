@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
 from lidstone.errors import RunError
+from lidstone.ray_cluster import connect, first_line
 from lidstone.sweep.engines import RETRIES, Compute, log_to
 from lidstone.sweep.jobs import Job, Outcome
 from lidstone.sweep.work import compute
-
-PROBE_SECONDS = 5.0
-_HINT = "start one with `ray start --head`, or leave out --address"
 
 
 class Ray:
@@ -57,7 +52,7 @@ class Ray:
         try:
             return job, self.ray.get(done[0])
         except self.ray.exceptions.RayError as error:
-            return job, Outcome("failed", message=f"Ray could not compute the cell: {_first_line(error)}")
+            return job, Outcome("failed", message=f"Ray could not compute the cell: {first_line(error)}")
 
     def close(self) -> None:
         """Disconnect; the cluster ends the tasks of this sweep."""
@@ -75,45 +70,6 @@ class Ray:
         return max((node["Resources"].get(resource, 0) for node in self.ray.nodes() if node["Alive"]), default=0)
 
 
-def connect(address: str | None) -> Any:
-    """Ray, connected to the cluster at an address, or to one that is started here."""
-    import ray
-
-    address = address or os.environ.get("RAY_ADDRESS")
-    _probe(address)
-    try:
-        ray.init(
-            address=address,
-            ignore_reinit_error=True,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise _unreachable(address, _first_line(error)) from error
-    return ray
-
-
-def _probe(address: str | None) -> None:
-    """Check that something listens at the address: Ray itself would try for minutes."""
-    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not address or address in ("auto", "local"):
-        return
-    if not host or not port.isdigit():
-        hint = "use auto, HOST:6379 or ray://HOST:10001"
-        raise RunError(f"{address!r} is not the address of a Ray cluster", hint=hint)
-    try:
-        with contextlib.closing(socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS)):
-            pass
-    except (OSError, OverflowError) as error:
-        raise _unreachable(address, str(error)) from error
-
-
-def _unreachable(address: str | None, reason: str) -> RunError:
-    where = f"at {address}" if address else "on this machine"
-    return RunError(f"there is no Ray cluster {where}: {reason}", hint=_HINT)
-
-
 def _settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("LIDSTONE_")}
 
@@ -129,7 +85,3 @@ def _in_place(compute: Compute, folder: str, settings: dict[str, str]) -> Comput
             return compute(job)
 
     return cell
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -81,7 +81,7 @@ def count_on_cluster(settings: Settings, engine: str, address: str | None) -> di
     """Count on a Ray cluster, into a folder of parts."""
     from lidstone.ngram.scale.cluster.counting import DEFAULT_MEMORY, count_on_ray
     from lidstone.ngram.scale.cluster.parted import count_types
-    from lidstone.sweep.cluster import connect
+    from lidstone.ray_cluster import connect
 
     if engine != "ray":
         raise InputError(f"there is no engine {engine!r}", hint="use --engine ray")

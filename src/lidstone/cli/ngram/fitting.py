@@ -64,7 +64,7 @@ def _fit(counts: str, output: Path, name: str, smoother: Any, where: Where, memo
 def _fit_table(counts: str, output: Path, name: str, smoother: Any, where: Where, memory: int) -> None:
     from lidstone.ngram.scale.fitting.engine import RayTasks
     from lidstone.ngram.scale.fitting.to_file import fit_to_file
-    from lidstone.sweep.cluster import connect
+    from lidstone.ray_cluster import connect
 
     if where.engine is None:
         fit_to_file(counts, output, smoother, name=name, memory=memory, temporary=where.temporary, show=True)

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import logging
 from collections import defaultdict
@@ -41,6 +40,7 @@ from lidstone.ngram.scale.output.assembly import Parts, count_type
 from lidstone.ngram.scale.pieces import load_piece, save_piece
 from lidstone.ngram.storage.remote import as_url
 from lidstone.ngram.trie import check_order
+from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
 from lidstone.text.blocks import read_blocks, words_of
 from lidstone.text.reading.inputs import Input
 from lidstone.text.vocabulary import Vocabulary
@@ -49,8 +49,6 @@ from lidstone.text.words import Blank, WordReader
 Report = Callable[[str], None]
 DEFAULT_MEMORY = 2 << 30
 """Bytes per task."""
-SHUFFLERS = {"env_vars": {"RAY_DATA_SHUFFLE_REDUCE_WORKER": "1"}}
-"""The runtime environment in which Ray ends a shuffle, since 2.57; only processes of the same one are shared."""
 
 
 def count_on_ray(
@@ -81,7 +79,7 @@ def count_on_ray(
     blocks = _read(splits, job, vocab)
     found, unigrams, bad = _number_words(_rows(_mapped(blocks, without_ids)), splits, vocab, report)
     left_out = frozenset(split.number for split in splits if split.name in bad)
-    starts = bucket_starts(unigrams, order, job.nodes, _workers())
+    starts = bucket_starts(unigrams, order, job.nodes, count_workers())
     space = Space(found, vocab is not None, starts, str(folder.resolve()), count_type(unigrams), left_out)
     files = _count(blocks, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
     save_parts(folder, Parts(found, order, unigrams, [], limits), files)
@@ -108,16 +106,17 @@ def _dataset(splits: Sequence[Split]) -> Any:
 
 
 def _configure(context: Any, nodes: int) -> None:
-    """All workers count before the first of them shuffles; compression pays between machines only."""
+    """All workers count before the first of them shuffles. Compression and fewer objects pay between machines only."""
     context.enable_progress_bars = False
     context.op_resource_reservation_enabled = False
-    if nodes == 1 and hasattr(context, "shuffle_compression"):  # since Ray 2.58
-        context.shuffle_compression = "none"
+    if nodes == 1:
+        context.shuffle_compression = "none"  # since Ray 2.58
+        context.shuffle_input_batch_bytes = 0  # blocks are not copied into larger ones first
 
 
 def _read(splits: Sequence[Split], job: Job, vocab: Vocabulary | None) -> Any:
     """The words of all splits, block by block."""
-    with _named_errors():
+    with named_errors():
         return _mapped(_dataset(splits), guarded(read_split, job, vocab)).materialize()
 
 
@@ -128,19 +127,8 @@ def _mapped(data: Any, task: Any, environment: dict[str, Any] | None = SHUFFLERS
 
 def _rows(data: Any) -> Iterable[Rows]:
     """All rows; an error among them is raised."""
-    with _named_errors():
+    with named_errors():
         yield from _raised(data.iter_rows())
-
-
-@contextlib.contextmanager
-def _named_errors() -> Iterator[None]:
-    import ray
-
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)
-        raise RunError(f"Ray stopped: {first}", hint="look at `ray status` and the logs of the nodes") from error
 
 
 def _raised(rows: Iterable[Rows]) -> Iterator[Rows]:
@@ -200,12 +188,6 @@ def bucket_starts(unigrams: NDArray[np.int64], order: int, limit: int, workers: 
         else:
             weight += count
     return sorted(set(starts))
-
-
-def _workers() -> int:
-    import ray
-
-    return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def _count(blocks: Any, tokens: int, job: Job, space: Space, report: Report) -> list[Path]:

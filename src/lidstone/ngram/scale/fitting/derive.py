@@ -8,7 +8,8 @@ start to end; with several windows, several times. Everything else is local to a
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +17,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.files import atomic_write
+from lidstone.files import write_errors
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST, Derived, count_values
 from lidstone.ngram.scale.fitting.arrays import DERIVED, CountArrays, CountFiles, chunks, history_blocks
-from lidstone.ngram.scale.fitting.engine import Engine
+from lidstone.ngram.scale.fitting.engine import Engine, ahead
 from lidstone.ngram.scale.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.storage.checked_tensors import read_arrays
 from lidstone.ngram.trie import Trie, sum_children
+from lidstone.parallel import cores
 
 Histogram = NDArray[np.int64]
 WINDOW = 8
@@ -35,8 +37,8 @@ def derive_to_file(counts: Counts, files: CountFiles, path: Path, *, nodes: int,
     """Write totals and adjusted counts; `nodes` are held in memory at once by each worker."""
     trie, dtype = counts.trie, counts.counts.dtype
     shapes = {"adjusted": trie.size, "totals": trie.inner, "adjusted_totals": trie.inner}
-    with atomic_write(path) as temporary:
-        file = StreamFile(temporary, {name: Shape(dtype, size) for name, size in shapes.items()}, {"kind": "derived"})
+    with write_errors(path):
+        file = StreamFile(path, {name: Shape(dtype, size) for name, size in shapes.items()}, {"kind": "derived"})
         try:
             arrays = CountArrays(trie, counts.counts, {})
             _write_adjusted(file, files, arrays, nodes, engine)
@@ -93,15 +95,25 @@ def _without_start(values: Ints, trie: Trie, start: int) -> Ints:
 
 
 def _write_totals(file: StreamFile, arrays: CountArrays, nodes: int) -> None:
+    """Totals of blocks of histories, by threads that write them: with a block in memory for each."""
     adjusted, trie = file.read("adjusted"), arrays.trie
-    for order in range(2, trie.order + 1):
-        for start, stop in history_blocks(trie, order, nodes):
-            offsets = trie.first[start : stop + 1]
-            followers = slice(int(offsets[0]), int(offsets[-1]))
-            first = offsets - offsets[0]
-            file.append("totals", sum_children(first, arrays.counts[followers]))
-            file.append("adjusted_totals", sum_children(first, adjusted.array[followers]))
+    values = {"totals": arrays.counts, "adjusted_totals": adjusted.array}
+    write = functools.partial(_write_sums, trie, {name: (file.target(name), values[name]) for name in values})
+    blocks = (block for order in range(2, trie.order + 1) for block in history_blocks(trie, order, nodes))
+    with ThreadPoolExecutor(cores()) as pool:
+        for written in ahead((pool.submit(write, *block) for block in blocks), cores()):
+            for name, part in written.result().items():
+                file.take(name, part)
             adjusted.drop()
+
+
+def _write_sums(trie: Trie, arrays: Mapping[str, tuple[Target, Ints]], start: int, stop: int) -> dict[str, Part]:
+    """Write the sums over the followers of the histories start..stop."""
+    offsets = trie.first[start : stop + 1]
+    followers, first = slice(int(offsets[0]), int(offsets[-1])), offsets - offsets[0]
+    return {
+        name: target.write(start, sum_children(first, array[followers])) for name, (target, array) in arrays.items()
+    }
 
 
 def _histogram(values: Ints, trie: Trie, order: int, nodes: int) -> Histogram:

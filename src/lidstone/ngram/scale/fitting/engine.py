@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.scale.fitting.arrays import CountArrays, CountFiles
+from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
 
 Task = Callable[..., Any]
 
@@ -39,7 +40,7 @@ class Threads:
         """The results, a few computed ahead."""
         with ThreadPoolExecutor(self.workers) as pool:
             started = (pool.submit(task, arrays, *argument) for argument in arguments)
-            for future in _ahead(started, self.workers):
+            for future in ahead(started, self.workers):
                 yield future.result()
 
 
@@ -47,23 +48,18 @@ class RayTasks:
     """The workers of the Ray cluster that this process is connected to. They need the files at the same paths."""
 
     def __init__(self) -> None:
-        import ray
-
-        self.workers, self.remote = max(1, int(ray.cluster_resources().get("CPU", 1))), True
+        self.workers, self.remote = count_workers(), True
 
     def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results. Ray runs the tasks of a lost worker again; they give the same result."""
         import ray
 
-        remote, shared = ray.remote(_run_task), ray.put((task, files, __version__))
+        remote = ray.remote(_run_task).options(runtime_env=SHUFFLERS)  # the processes that counted
+        shared = ray.put((task, files, __version__))
         started = (remote.remote(shared, argument) for argument in arguments)
-        for reference in _ahead(started, self.workers):
-            try:
+        for reference in ahead(started, self.workers):
+            with named_errors():
                 error, result = ray.get(reference)
-            except ray.exceptions.RayError as problem:
-                first = next(iter(str(problem).splitlines()), type(problem).__name__)
-                hint = "look at `ray status` and the logs of the nodes"
-                raise RunError(f"Ray stopped: {first}", hint=hint) from problem
             if error is not None:
                 raise LidstoneError(error[0], hint=error[1])
             yield result
@@ -83,7 +79,7 @@ def _run_task(shared: tuple[Task, CountFiles, str], argument: tuple[Any, ...]) -
         return (f"a worker cannot write: {error}", "look at the disk of the output"), None
 
 
-def _ahead(started: Iterator[Any], workers: int) -> Iterator[Any]:
+def ahead(started: Iterator[Any], workers: int) -> Iterator[Any]:
     """What was started, with one more than `workers` under way."""
     pending: deque[Any] = deque()
     for one in started:

@@ -13,13 +13,16 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.files import reserve
 from lidstone.ngram.scale.output.checksums import combine
 from lidstone.ngram.storage.checked_tensors import make_header
+
+WRITE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,10 @@ class Target:
         return Written(zlib.crc32(data), len(data))
 
 
-def _write_all(file: io.FileIO, data: memoryview) -> None:
+def _write_all(file: BinaryIO | io.FileIO, data: memoryview) -> None:
+    """Write all of it, in pieces that stay in the processor's cache."""
     while data:
-        data = data[file.write(data) or 0 :]
+        data = data[file.write(data[:WRITE_BYTES]) or 0 :]
 
 
 class StreamFile:
@@ -88,7 +92,7 @@ class StreamFile:
         self.ends = dict(self.starts)
         self.file = path.open("w+b")
         try:
-            self.file.truncate(end)
+            reserve(self.file, end)
         except OSError:
             self.close()
             raise
@@ -99,7 +103,7 @@ class StreamFile:
         if self.ends[name] + len(data) > self.starts[name] + self.shapes[name].nbytes:
             raise ValueError(f"too many values for {name}")
         self.file.seek(self.ends[name])
-        self.file.write(data)
+        _write_all(self.file, data)
         self.sums[name] = zlib.crc32(data, self.sums[name])
         self.ends[name] += len(data)
 

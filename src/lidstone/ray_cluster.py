@@ -1,0 +1,88 @@
+"""A Ray cluster: the connection to it, its workers, and errors in one line. `ray` is imported only when needed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from lidstone.errors import RunError
+from lidstone.parallel import cores
+
+PROBE_SECONDS = 5.0
+_HINT = "start one with `ray start --head`, or leave out --address"
+SHUFFLERS = {"env_vars": {"RAY_DATA_SHUFFLE_REDUCE_WORKER": "1"}}
+"""The runtime environment in which Ray Data ends a shuffle, since 2.57. Only tasks of the same one share processes."""
+
+
+def connect(address: str | None = None, cpus: int | None = None) -> Any:
+    """Ray, connected to the cluster at an address, or to one that is started here, with `cpus` workers or all."""
+    import ray
+
+    address = address or os.environ.get("RAY_ADDRESS")
+    _probe(address)
+    if address is None:  # Ray ends idle processes beyond one per core, but a shuffle needs two kinds
+        os.environ.setdefault("RAY_num_workers_soft_limit", str(2 * (cpus or cores())))
+    try:
+        ray.init(
+            address=address,
+            num_cpus=cpus,
+            ignore_reinit_error=True,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        raise _unreachable(address, first_line(error)) from error
+    return ray
+
+
+def count_workers() -> int:
+    """How many tasks the cluster runs at once."""
+    import ray
+
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+@contextlib.contextmanager
+def named_errors() -> Iterator[None]:
+    """Turn an error of Ray into one line."""
+    import ray
+
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        hint = "look at `ray status` and the logs of the nodes"
+        raise RunError(f"Ray stopped: {first_line(error)}", hint=hint) from error
+
+
+def first_line(error: BaseException) -> str:
+    r"""What an error says in one line.
+
+    >>> first_line(ValueError()), first_line(ValueError("no such node\nat all"))
+    ('ValueError', 'no such node')
+    """
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _probe(address: str | None) -> None:
+    """Check that something listens at the address: Ray itself would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not address or address in ("auto", "local"):
+        return
+    if not host or not port.isdigit():
+        hint = "use auto, HOST:6379 or ray://HOST:10001"
+        raise RunError(f"{address!r} is not the address of a Ray cluster", hint=hint)
+    try:
+        with contextlib.closing(socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS)):
+            pass
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, str(error)) from error
+
+
+def _unreachable(address: str | None, reason: str) -> RunError:
+    where = f"at {address}" if address else "on this machine"
+    return RunError(f"there is no Ray cluster {where}: {reason}", hint=_HINT)
