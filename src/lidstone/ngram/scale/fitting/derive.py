@@ -54,8 +54,9 @@ def read_derived(counts: Counts, files: CountFiles, nodes: int) -> Derived:
     arrays, _ = read_arrays(str(files.derived), verify=False)
     totals, adjusted, adjusted_totals = (arrays[name] for name in DERIVED)
     trie = counts.trie
-    plain = [_histogram(counts.counts, trie, order, nodes) for order in range(1, trie.order + 1)]
-    changed = [_histogram(adjusted, trie, order, nodes) for order in range(1, trie.order)]
+    with ThreadPoolExecutor(cores()) as pool:
+        plain = list(pool.map(lambda order: _histogram(counts.counts, trie, order, nodes), range(1, trie.order + 1)))
+        changed = list(pool.map(lambda order: _histogram(adjusted, trie, order, nodes), range(1, trie.order)))
     return Derived(totals, adjusted, adjusted_totals, tuple(plain), (*changed, plain[-1]))
 
 
