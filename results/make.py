@@ -68,7 +68,7 @@ def hurried() -> str:
             summary(found),
             *advice(found),
             f"- **Translation**, where no n-gram model can compete: {told}.",
-            *(["", "Not finished:\n", *unfinished] if unfinished else []),
+            *(["", "Still missing, of what is planned:\n", *unfinished] if unfinished else []),
             "",
         ]
     )

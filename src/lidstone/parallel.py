@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import TypeVar
 
+Item = TypeVar("Item")
 PARALLEL_ITEMS = 1 << 19
 """Fewer items than this are left to one thread."""
 
@@ -35,3 +38,17 @@ def over_ranges(work: Callable[[int, int], object], items: int, threads: int | N
     with ThreadPoolExecutor(threads) as pool:
         for future in [pool.submit(work, start, stop) for start, stop in pairwise(bounds)]:
             future.result()
+
+
+def ahead(started: Iterable[Item], workers: int) -> Iterator[Item]:
+    """What was started, in order, with one more than `workers` under way: few results wait, and no worker does.
+
+    >>> list(ahead((2 * number for number in range(3)), workers=1))
+    [0, 2, 4]
+    """
+    pending: deque[Item] = deque()
+    for one in started:
+        pending.append(one)
+        if len(pending) > workers:
+            yield pending.popleft()
+    yield from pending

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,23 @@ class Totals:
         if not self.tokens:
             raise InputError("there is nothing to score: no line has a word", hint="give some text")
         return perplexity_of(self.logprob, self.tokens)
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """A perplexity with all that one needs to compare it."""
+
+    value: float
+    tokens: int
+    """the denominator: words and one end per sentence"""
+    oov: int
+    """tokens that the model knows only as the unknown word; they are part of the perplexity"""
+    vocabulary: int
+    """the size of the event space"""
+    signature: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"perplexity {self.value:.3f} ({self.tokens:,} tokens, {self.oov:,} oov, vocabulary {self.vocabulary:,})"
 
 
 def perplexity_of(logprob: float, tokens: int) -> float:

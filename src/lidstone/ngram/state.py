@@ -7,6 +7,7 @@ whatever the length of the history, where `BackoffTable.logprob` reads the whole
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -24,6 +25,7 @@ EMPTY = -1
 """The state without a history."""
 
 States = NDArray[np.int32]
+History = Sequence[int]
 
 
 def start(table: BackoffTable) -> int:
@@ -69,6 +71,35 @@ def next_probs(table: BackoffTable, states: ArrayLike) -> NDArray[np.float64]:
     out = np.empty((checked.size, table.vocab.size))
     query.fill_rows(*table.stored_arrays, checked.ravel(), out)
     return out.reshape(*checked.shape, table.vocab.size)
+
+
+def find(table: BackoffTable, history: History) -> int:
+    """The node of the longest known suffix of a history; words before the last `<s>` make no difference."""
+    vocab = table.vocab
+    wrong = next((word for word in history if not 0 <= int(word) <= vocab.size), None)
+    if wrong is not None:
+        raise InputError(
+            f"id {wrong} in a history is outside the vocabulary of {vocab.size} ids",
+            hint="the sentence start is vocab.bos",
+        )
+    recent = list(history)[max(len(history) - table.order + 1, 0) :]
+    if vocab.bos in recent:
+        recent = recent[len(recent) - 1 - recent[::-1].index(vocab.bos) :]
+    return next((node for i in range(len(recent)) if (node := table.trie.find(recent[i:])) >= 0), EMPTY)
+
+
+def sample(table: BackoffTable, generator: np.random.Generator, history: History | None, limit: int) -> list[int]:
+    """Draw words until eos, which is left out, or up to a limit; from the start of a sentence, or after a history."""
+    context = [table.vocab.bos] if history is None else list(history)
+    sentence: list[int] = []
+    while len(sentence) < limit:
+        probs = table.prob([context])[0].clip(min=0)
+        word = int(generator.choice(table.vocab.size, p=probs / probs.sum()))
+        if word == table.vocab.eos:
+            break
+        sentence.append(word)
+        context = [*context, word][-table.order :]
+    return sentence
 
 
 def check_states(table: BackoffTable, states: ArrayLike) -> States:

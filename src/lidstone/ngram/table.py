@@ -9,7 +9,7 @@ that is there. So a table costs a few bytes per distinct n-gram, where a dense o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,8 @@ from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query, state
 from lidstone.ngram.compact.access import Values
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.scoring import perplexity_of
+from lidstone.ngram.scoring import Perplexity, perplexity_of
+from lidstone.ngram.state import History
 from lidstone.ngram.trie import Trie
 from lidstone.text.datasets import Sentences, flatten
 from lidstone.text.display import html_table
@@ -32,25 +33,6 @@ from lidstone.text.windows import sentence_stream
 
 if TYPE_CHECKING:
     from lidstone.ngram.compact.codes import Codes
-
-History = Sequence[int]
-
-
-@dataclass(frozen=True)
-class Perplexity:
-    """A perplexity with all that one needs to compare it."""
-
-    value: float
-    tokens: int
-    """the denominator: words and one end per sentence"""
-    oov: int
-    """tokens that the model knows only as the unknown word; they are part of the perplexity"""
-    vocabulary: int
-    """the size of the event space"""
-    signature: dict[str, Any]
-
-    def __str__(self) -> str:
-        return f"perplexity {self.value:.3f} ({self.tokens:,} tokens, {self.oov:,} oov, vocabulary {self.vocabulary:,})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,7 +141,7 @@ class BackoffTable:
 
     def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
         """The node of each history's longest known suffix; -1 for none."""
-        return np.fromiter((self._state(history) for history in histories), self.trie.node_type)
+        return np.fromiter((state.find(self, history) for history in histories), self.trie.node_type)
 
     def start(self) -> int:
         """The state at the start of a sentence, for `advance`; -1 is the state without any history."""
@@ -215,17 +197,7 @@ class BackoffTable:
 
     def sample(self, *, seed: int | None = None, history: History | None = None, limit: int = 1000) -> list[int]:
         """Draw a sentence word by word, from its start or after `history`; without the eos that ends it."""
-        generator = np.random.default_rng(seed)
-        context = [self.vocab.bos] if history is None else list(history)
-        sentence: list[int] = []
-        while len(sentence) < limit:
-            probs = self.prob([context])[0].clip(min=0)
-            word = int(generator.choice(self.vocab.size, p=probs / probs.sum()))
-            if word == self.vocab.eos:
-                break
-            sentence.append(word)
-            context = [*context, word][-self.order :]
-        return sentence
+        return state.sample(self, np.random.default_rng(seed), history, limit)
 
     def normalisation_error(self, samples: int | None = 1000) -> float:
         """How far from one the probabilities after a history sum: the worst of `samples` histories, or of all (None).
@@ -305,15 +277,3 @@ class BackoffTable:
     def scored_arrays(self) -> tuple[tuple[Any, ...], int]:
         """What one step of scoring reads, and how many nodes can be histories."""
         return (*self.trie.links, self.scored_values, self.stored_backoffs), self.trie.inner
-
-    def _state(self, history: History) -> int:
-        if len(history) and not all(0 <= int(word) <= self.vocab.size for word in history):
-            wrong = next(word for word in history if not 0 <= int(word) <= self.vocab.size)
-            raise InputError(
-                f"id {wrong} in a history is outside the vocabulary of {self.vocab.size} ids",
-                hint="the sentence start is vocab.bos",
-            )
-        recent = list(history)[max(len(history) - self.order + 1, 0) :]
-        if self.vocab.bos in recent:
-            recent = recent[len(recent) - 1 - recent[::-1].index(self.vocab.bos) :]
-        return next((node for i in range(len(recent)) if (node := self.trie.find(recent[i:])) >= 0), -1)

@@ -104,7 +104,7 @@ def finish(
     merged = sum(int(_open(path).levels[-1]) for path in pieces)
     parts = Parts(vocab, order, unigrams, [functools.partial(_open, path) for path in pieces])
     with progress_bar(merged, "linking", show=show) as advance:
-        write_counts(output, parts, workers=workers, advance=advance)
+        write_counts(output, parts, workers=workers, memory=memory, advance=advance)
 
 
 def _open(path: Path) -> Piece:

@@ -34,7 +34,7 @@ WORDS, INDEX, WHOLE = "words.safetensors", "parts.json", "counts.safetensors"
 
 def save_parts(folder: Path, parts: Parts, files: Sequence[Path]) -> None:
     """Complete a folder that already has the parts."""
-    write_counts(folder / WORDS, Parts(parts.vocab, 1, parts.unigrams, []))
+    write_counts(folder / WORDS, Parts(parts.vocab, 1, parts.unigrams, []), memory=half_of_memory())
     index: dict[str, Any] = {"order": parts.order, "parts": [path.name for path in files]}
     index |= {"thresholds": parts.thresholds} if any(parts.thresholds) else {}
     write_text(folder / INDEX, json.dumps({**index, "lidstone": __version__}))
@@ -62,7 +62,7 @@ def load_parts(folder: Path, *, verify: bool = True) -> Parts:
 def gathered(path: str | Path, *, memory: int | None = None) -> str | Path:
     """The count file of a folder of parts, made if it is not there yet; anything else is itself.
 
-    `memory` is for dropping n-grams below thresholds, half of the machine's unless given.
+    It is made in about `memory` bytes, half of the machine's unless given.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -75,11 +75,11 @@ def gathered(path: str | Path, *, memory: int | None = None) -> str | Path:
 
 def _gather(parts: Parts, output: Path, memory: int) -> None:
     if not any(parts.thresholds):
-        write_counts(output, parts, workers=cores())
+        write_counts(output, parts, workers=cores(), memory=memory)
         return
     with workspace(output, {"thresholds": parts.thresholds}, work="dropping") as folder:
         whole = folder / WHOLE
-        write_counts(whole, parts, workers=cores())
+        write_counts(whole, parts, workers=cores(), memory=memory)
         drop_to_file(whole, output, parts.thresholds, folder, memory=memory, workers=cores())
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lidstone.errors import InputError, TextError
+from lidstone.ngram.scale.memory import shared
 from lidstone.text.blocks import stamp
 from lidstone.text.reading.inputs import Input
 from lidstone.text.reading.ranges import FileRange, byte_ranges, is_plain
@@ -45,19 +46,20 @@ class Split:
             raise TextError(f"{self.name} changed while it was read", hint=hint)
 
 
-def cut(inputs: Sequence[Input], size: int = SPLIT_BYTES) -> list[Split]:
-    """The parts of all inputs, in the order of the text.
+def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> list[Split]:
+    """The parts of all inputs, in the order of the text: of at most `limit` bytes, and so many that workers are busy.
 
     >>> [part.name for part in cut([Input("a.gz"), Input("s3://bucket/b")])]
     ['a.gz', 's3://bucket/b']
     """
+    if any(item.name == "-" for item in inputs):
+        raise InputError("workers cannot read standard input", hint="name files, or count without --engine ray")
+    known = [stamp(item.name) or (item.name, 0, 0) for item in inputs]
+    size = shared(sum(length for _, length, _ in known), limit, workers)
     found: list[Split] = []
-    for item in inputs:
-        if item.name == "-":
-            raise InputError("workers cannot read standard input", hint="name files, or count without --engine ray")
-        known = stamp(item.name)
-        for start, stop in _ranges(item, known[1] if known else 0, size):
-            found.append(Split(len(found), item.name, item.column, start, stop, known[2] if known else 0))
+    for item, (_, length, changed) in zip(inputs, known, strict=True):
+        for start, stop in _ranges(item, length, size):
+            found.append(Split(len(found), item.name, item.column, start, stop, changed))
     return found
 
 

@@ -1,33 +1,27 @@
 """The arrays of a count file, mapped into memory, in blocks of histories.
 
 The followers of neighbouring histories stand side by side, so a block of histories is a slice of every array. Nothing
-is read before it is used; `limit_pages` gives pages back to the system when there are too many.
+is read before it is used; `pages.limit_pages` gives pages back to the system when there are too many.
 """
 
 from __future__ import annotations
 
 import bisect
-import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.scale.memory import resident
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.smoothers.plan import Block
-from lidstone.ngram.storage.checked_tensors import read_arrays, release
+from lidstone.ngram.storage.checked_tensors import read_arrays
 from lidstone.ngram.trie import Trie
 from lidstone.text.blocks import stamp
 
 TRIE = ("levels", "words", "suffixes", "first")
 DERIVED = ("totals", "adjusted", "adjusted_totals")
-POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,26 +103,3 @@ def chunks(part: slice, size: int) -> Iterator[slice]:
     """
     for start in range(part.start, part.stop, size):
         yield slice(start, min(start + size, part.stop))
-
-
-@contextlib.contextmanager
-def limit_pages(limit: int, *arrays: NDArray[Any]) -> Iterator[None]:
-    """Give the pages of mapped files back whenever the process occupies more than `limit` bytes.
-
-    Kernels run without Python's lock, so this thread runs beside them.
-    """
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(POLL_SECONDS):
-            if resident() > limit:
-                for array in arrays:
-                    release(array)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

@@ -21,12 +21,12 @@ from lidstone.files import write_errors
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST, Derived, count_values
 from lidstone.ngram.scale.fitting.arrays import DERIVED, CountArrays, CountFiles, chunks, history_blocks
-from lidstone.ngram.scale.fitting.engine import Engine, ahead
+from lidstone.ngram.scale.fitting.engine import Engine
 from lidstone.ngram.scale.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.storage.checked_tensors import read_arrays
 from lidstone.ngram.trie import Trie, sum_children
-from lidstone.parallel import cores
+from lidstone.parallel import ahead, cores
 
 Histogram = NDArray[np.int64]
 WINDOW = 8

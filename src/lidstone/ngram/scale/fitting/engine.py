@@ -5,7 +5,6 @@ A task is a function of `CountArrays` and a few numbers. At most a few results a
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ from typing import Any, Protocol
 from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.scale.fitting.arrays import CountArrays, CountFiles
+from lidstone.parallel import ahead
 from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
 
 Task = Callable[..., Any]
@@ -77,13 +77,3 @@ def _run_task(shared: tuple[Task, CountFiles, str], argument: tuple[Any, ...]) -
         return (error.message, error.hint), None
     except OSError as error:
         return (f"a worker cannot write: {error}", "look at the disk of the output"), None
-
-
-def ahead(started: Iterator[Any], workers: int) -> Iterator[Any]:
-    """What was started, with one more than `workers` under way."""
-    pending: deque[Any] = deque()
-    for one in started:
-        pending.append(one)
-        if len(pending) > workers:
-            yield pending.popleft()
-    yield from pending

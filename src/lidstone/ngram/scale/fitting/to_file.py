@@ -29,13 +29,13 @@ from lidstone.ngram.scale.fitting.arrays import (
     CountFiles,
     chunks,
     history_blocks,
-    limit_pages,
 )
 from lidstone.ngram.scale.fitting.derive import derive_to_file, read_derived
 from lidstone.ngram.scale.fitting.engine import Engine, Threads
 from lidstone.ngram.scale.memory import format_size, resident
 from lidstone.ngram.scale.memory import plan as plan_memory
 from lidstone.ngram.scale.output.stream_file import Part, Shape, StreamFile, Target
+from lidstone.ngram.scale.pages import PAGE_SHARE, limit_pages
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.scale.workspace import check_space, workspace
 from lidstone.ngram.smoothers.base import make_signature
@@ -49,8 +49,6 @@ from lidstone.progress import progress_bar
 
 NODE_BYTES = 96
 """Of a block, per history and per follower: rows, backoffs, offsets, and the terms that they are made of."""
-PAGE_SHARE = 0.8
-"""The share of the limit from which on pages of files are given back."""
 Advance = Callable[[float], None]
 
 

@@ -22,8 +22,10 @@ from lidstone.files import atomic_write
 from lidstone.ngram import counting
 from lidstone.ngram.scale.output.links import link, link_to_pairs
 from lidstone.ngram.scale.output.stream_file import MappedArray, Part, Shape, StreamFile, Target
+from lidstone.ngram.scale.pages import PAGE_SHARE, limit_pages
 from lidstone.ngram.scale.pieces import Ints, Piece, run_lengths
 from lidstone.ngram.storage.files import FORMAT, VERSION, vocabulary_parts
+from lidstone.parallel import ahead
 from lidstone.text.vocabulary import Vocabulary
 
 BLOCK_NODES = 1 << 20
@@ -54,7 +56,9 @@ def count_type(unigrams: NDArray[np.int64]) -> type[np.signedinteger]:
     return np.int32 if int(unigrams.sum()) <= counting.MAX_NODES else np.int64
 
 
-def write_counts(path: str | Path, parts: Parts, *, workers: int = 1, advance: Advance = lambda amount: None) -> None:
+def write_counts(
+    path: str | Path, parts: Parts, *, workers: int = 1, memory: int, advance: Advance = lambda amount: None
+) -> None:
     """Write the count file; it appears when it is complete. `advance` is called with the number of nodes linked."""
     with atomic_write(path) as temporary:
         sizes = _sizes(parts)
@@ -62,7 +66,7 @@ def write_counts(path: str | Path, parts: Parts, *, workers: int = 1, advance: A
         file = StreamFile(temporary, *_layout(parts, levels))
         try:
             _write(file, parts, levels, sizes, workers)
-            write_links(file, levels, workers, advance)
+            write_links(file, levels, workers, memory, advance)
             file.finish()
         finally:
             file.close()
@@ -132,22 +136,21 @@ def _write_level(
 
 
 def write_links(
-    file: StreamFile, levels: NDArray[np.int64], workers: int, advance: Advance = lambda amount: None
+    file: StreamFile, levels: NDArray[np.int64], workers: int, memory: int, advance: Advance = lambda amount: None
 ) -> None:
     """Find the suffix of every n-gram, when words and offsets are written."""
     file.append("suffixes", np.full(levels[1], -1))
-    words, first, links = (file.read(name) for name in ("words", "first", "suffixes"))
-    with ThreadPoolExecutor(workers) as pool:
+    mapped = words, first, links = [file.read(name) for name in ("words", "first", "suffixes")]
+    limit = int(memory * PAGE_SHARE)
+    with limit_pages(limit, *(one.array for one in mapped)), ThreadPoolExecutor(workers) as pool:
         for order in range(2, len(levels)):
-            blocks = 4 if order == 3 else 1
-            parents = _parent_blocks(first.array, int(levels[order - 2]), int(levels[order - 1]), blocks * BLOCK_NODES)
+            size = BLOCK_NODES * (4 if order == 3 else 1)
+            parents = _parent_blocks(first.array, int(levels[order - 2]), int(levels[order - 1]), size)
             find = functools.partial(_write_links, file.target("suffixes"), first, words, links, order)
-            for group in _groups(parents, 4 * workers // blocks):
-                for part, found in pool.map(find, group):
-                    file.take("suffixes", part)
-                    advance(found)
-                for mapped in (words, first, links):
-                    mapped.drop()
+            for found in ahead((pool.submit(find, block) for block in parents), workers):
+                part, nodes = found.result()
+                file.take("suffixes", part)
+                advance(nodes)
 
 
 def _write_links(
@@ -175,15 +178,3 @@ def _parent_blocks(first: Ints, start: int, stop: int, size: int) -> Iterator[ra
         end = min(max(found, start + 1), stop)
         yield range(start, end)
         start = end
-
-
-def _groups(blocks: Iterator[range], size: int) -> Iterator[list[range]]:
-    """A few blocks at a time: what is in memory at once."""
-    group: list[range] = []
-    for block in blocks:
-        group.append(block)
-        if len(group) == size:
-            yield group
-            group = []
-    if group:
-        yield group

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from lidstone.files import atomic_write
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.scale.fitting.arrays import CountFiles, chunks, history_blocks, limit_pages
+from lidstone.ngram.scale.fitting.arrays import CountFiles, chunks, history_blocks
 from lidstone.ngram.scale.fitting.engine import Threads
-from lidstone.ngram.scale.fitting.to_file import PAGE_SHARE, block_nodes, with_derived
+from lidstone.ngram.scale.fitting.to_file import block_nodes, with_derived
 from lidstone.ngram.scale.memory import plan
 from lidstone.ngram.scale.output.assembly import write_links
 from lidstone.ngram.scale.output.stream_file import Shape, StreamFile
+from lidstone.ngram.scale.pages import PAGE_SHARE, limit_pages
 from lidstone.ngram.storage.files import load_counts, make_metadata, vocabulary_parts
 from lidstone.ngram.trie import sum_children
 
@@ -35,7 +36,7 @@ def drop_to_file(
     with limit_pages(int(memory * PAGE_SHARE), whole.counts):
         _, counts = with_derived(whole, CountFiles.at(path), folder, nodes=nodes, engine=Threads(workers))
         with limit_pages(int(memory * PAGE_SHARE), counts.derived.adjusted):
-            Dropping(counts, tuple(thresholds), nodes).write(output, workers)
+            Dropping(counts, tuple(thresholds), nodes).write(output, workers, memory)
 
 
 class Dropping:
@@ -46,7 +47,7 @@ class Dropping:
         sizes = [sum(int(keep.sum()) for _, keep in self._kept(order)) for order in range(1, counts.order + 1)]
         self.levels = np.concatenate([[0], np.cumsum(sizes)])
 
-    def write(self, output: Path, workers: int) -> None:
+    def write(self, output: Path, workers: int, memory: int) -> None:
         """Write the file; it appears when it is complete."""
         strings, vocabulary = vocabulary_parts(self.counts.vocab)
         metadata = make_metadata("counts", {"vocabulary": vocabulary, "thresholds": self.limits})
@@ -57,7 +58,7 @@ class Dropping:
                 for name, array in strings.items():
                     file.append(name, array)
                 self._write(file)
-                write_links(file, self.levels, workers)
+                write_links(file, self.levels, workers, memory)
                 file.finish()
             finally:
                 file.close()
