@@ -93,4 +93,4 @@ def shared(total: float, limit: int, workers: int) -> int:
     >>> shared(8_000_000, 5_000_000, workers=2), shared(80_000_000, 5_000_000, workers=2), shared(100, 5_000, workers=2)
     (2000000, 5000000, 5000)
     """
-    return min(limit, max(int(total) // (2 * workers), WORTH_SHARING)) if total else limit
+    return min(limit, max(-(-int(total) // (2 * workers)), WORTH_SHARING)) if total else limit
