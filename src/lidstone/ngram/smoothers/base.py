@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import sum_children
@@ -155,3 +156,9 @@ def normalise_followers(
     backoffs = np.ones(len(totals))
     backoffs[whole] = spread[whole] / norms[whole]
     return rows, backoffs
+
+
+def check_discount(name: str, value: float | None) -> None:
+    """Refuse a discount outside 0..1."""
+    if value is not None and not 0 <= value <= 1:
+        raise InputError(f"{name} must be between 0 and 1, not {value}", hint="0.75 is usual")

@@ -3,13 +3,14 @@
     p(w|h) = (c(hw) - D(c(hw))) / c(h) + gamma(h) p(w|h'),      gamma(h) = what was taken off / c(h)
 
 Kneser-Ney and absolute discounting differ only in the counts they put in and in D. Unigrams rest on the uniform.
+`SingleDiscount` is what absolute discounting and Kneser-Essen-Ney share.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
@@ -18,8 +19,9 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.continuation import adjusted_counts
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, uniform
+from lidstone.ngram.smoothers.base import Floats, announce_fallback, check_discount, make_table, uniform
 from lidstone.ngram.smoothers.plan import Block, Plan
+from lidstone.ngram.table import BackoffTable
 from lidstone.parallel import over_ranges, threads_for
 
 
@@ -158,22 +160,57 @@ def discounted_unigrams(weights: NDArray[np.int32], discounts: Floats, floor: Fl
     return (weights - taken) / total + taken.sum() / total * floor
 
 
-def single_discounts(
-    name: str, counts: Counts, weights: Weights, given: float | None, fallback: float | None, *, adjusted: bool
-) -> tuple[list[float], list[int]]:
-    """One discount per order, n_1 / (n_1 + 2 n_2) unless given; and the orders that use `fallback`."""
-    if given is not None:
-        return [given] * counts.order, []
-    orders = range(1, counts.order + 1)
-    found = [leaving_one_out(counts_of_counts(counts, weights, order, adjusted=adjusted)) for order in orders]
-    fallen = [order for order, discount in enumerate(found, start=1) if discount is None]
-    if fallen and fallback is None:
-        kind = "adjusted count" if adjusted else "count"
-        raise SmoothingUndefined(
-            f"{name} is undefined for order {fallen[0]}: no {fallen[0]}-gram has the {kind} 1 (n_1 = 0)",
-            hint="use more text, or give a discount, or fallback=0.75 for such orders",
-        )
-    return [fallback if d is None else d for d in found], fallen  # type: ignore[misc]
+@dataclass(frozen=True)
+class SingleDiscount:
+    """Interpolated discounting with one discount per order."""
+
+    discount: float | None = None
+    """D at every order, between 0 and 1; by default n_1 / (n_1 + 2 n_2) of each order"""
+    fallback: float | None = None
+    """D for orders in which no n-gram has the count 1, so that the default is undefined"""
+
+    name: ClassVar[str]
+    adjusted: ClassVar[bool]
+    """whether Kneser-Ney's counts are discounted, or the plain ones"""
+
+    def __post_init__(self) -> None:
+        check_discount("discount", self.discount)
+        check_discount("fallback", self.fallback)
+
+    def fit(self, counts: Counts) -> BackoffTable:
+        """The smoothed distribution of these counts."""
+        weights = self._weights(counts)
+        discounts, notes = self._discounts(counts, weights)
+        return make_table(self, self.name, counts, *interpolate(counts, weights, discounts), **notes)
+
+    def plan(self, counts: Counts) -> Plan:
+        """The same, block by block."""
+        discounts, notes = self._discounts(counts, self._weights(counts))
+        return discount_plan(self.name, counts, discounts, notes, adjusted=self.adjusted)
+
+    def _weights(self, counts: Counts) -> Weights:
+        return Weights.adjusted(counts) if self.adjusted else Weights.plain(counts)
+
+    def _discounts(self, counts: Counts, weights: Weights) -> tuple[Floats, dict[str, Any]]:
+        """D for the weights 0, 1, 2 and 3 or more of each order, and what the signature says of them."""
+        found, fallen = self._per_order(counts, weights)
+        announce_fallback(self.name, self.fallback, fallen, stacklevel=4)
+        return np.outer(found, [0.0, 1.0, 1.0, 1.0]), {"discounts": found, "fallback_orders": fallen}
+
+    def _per_order(self, counts: Counts, weights: Weights) -> tuple[list[float], list[int]]:
+        """The discount of each order, and the orders that use `fallback`."""
+        if self.discount is not None:
+            return [self.discount] * counts.order, []
+        orders = range(1, counts.order + 1)
+        found = [leaving_one_out(counts_of_counts(counts, weights, order, adjusted=self.adjusted)) for order in orders]
+        fallen = [order for order, discount in enumerate(found, start=1) if discount is None]
+        if fallen and self.fallback is None:
+            kind = "adjusted count" if self.adjusted else "count"
+            raise SmoothingUndefined(
+                f"{self.name} is undefined for order {fallen[0]}: no {fallen[0]}-gram has the {kind} 1 (n_1 = 0)",
+                hint="use more text, or give a discount, or fallback=0.75 for such orders",
+            )
+        return [self.fallback if d is None else d for d in found], fallen  # type: ignore[misc]
 
 
 def leaving_one_out(histogram: NDArray[np.int64]) -> float | None:
@@ -186,9 +223,3 @@ def leaving_one_out(histogram: NDArray[np.int64]) -> float | None:
     if n1 == 0:
         return None if histogram[1:].any() else 0.0
     return n1 / (n1 + 2 * n2)
-
-
-def check_discount(name: str, value: float | None) -> None:
-    """Refuse a discount outside 0..1."""
-    if value is not None and not 0 <= value <= 1:
-        raise InputError(f"{name} must be between 0 and 1, not {value}", hint="0.75 is usual")

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, announce_fallback, empty_level, make_table, unigrams
-from lidstone.ngram.smoothers.discounting import check_discount
+from lidstone.ngram.smoothers.base import Floats, announce_fallback, check_discount, empty_level, make_table, unigrams
 from lidstone.ngram.table import BackoffTable
 
 NOTHING = 1e-9  # less probability than this, for all words not seen together, is rounding
