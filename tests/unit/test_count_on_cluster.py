@@ -171,12 +171,20 @@ def test_a_text_that_changed_since_it_was_cut(tmp_path):
         split.open()
 
 
-def test_standard_input_cannot_be_cut():
+def test_standard_input_cannot_be_cut_and_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "count_workers", lambda: 2)
     with pytest.raises(InputError, match="workers cannot read standard input"):
-        cut([Input("-")])
+        cluster.count_on_ray([Input("-")], 2, tmp_path / "parts")
+    assert not (tmp_path / "parts").exists()
 
 
-def test_a_folder_with_something_in_it_is_not_written_to(tmp_path):
+def test_small_texts_are_cut_so_that_all_workers_read(tmp_path):
+    (tmp_path / "text").write_bytes(b"a b\n" * (1 << 20))
+    assert [len(cut([Input(str(tmp_path / "text"))], workers=workers)) for workers in (1, 2, 8)] == [2, 4, 4]
+
+
+def test_a_folder_with_something_in_it_is_not_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "count_workers", lambda: 2)
     (tmp_path / "x").touch()
     with pytest.raises(InputError, match="is not empty"):
         cluster.count_on_ray([Input("text")], 2, tmp_path)

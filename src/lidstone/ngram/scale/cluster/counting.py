@@ -72,9 +72,9 @@ def count_on_ray(
     """
     check_order(order)
     limits = check_thresholds(thresholds or [0], order)
-    folder = _new_folder(Path(output))
     job = Job(order, block_tokens(memory, order, 1), memory // BYTES_PER_NODE, skip_bad, blank)
     splits = cut(inputs, split_bytes or SPLIT_BYTES, count_workers())
+    folder = _new_folder(Path(output))
     report(f"reading {len(splits)} parts of {len(inputs)} texts")
     blocks = _read(splits, job, vocab)
     found, unigrams, bad = _number_words(_rows(_mapped(blocks, without_ids)), splits, vocab, report)
