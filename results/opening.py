@@ -15,6 +15,7 @@ from lidstone.report.render import number, p_text, signed
 from lidstone.report.runs import Run
 
 NGRAMS = HERE / "ngrams.json"
+RESIDUAL = "residual"
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,13 @@ class Text:
 
     @property
     def best(self) -> tuple[str, list[Run]]:
-        """The regularized method that validation likes best, among those with as many seeds as any."""
-        names = [self.rival] if self.rival else [n for n in self.study.recipe.method_names if n != "none"]
+        """The regularized method that validation likes best, among those with as many seeds as any.
+
+        Not the residual, which needs the n-gram model at test time.
+        """
+        names = (
+            [self.rival] if self.rival else [n for n in self.study.recipe.method_names if n not in ("none", RESIDUAL)]
+        )
         found = {name: runs for name in names if (runs := self.study.runs(name))}
         most = max(map(len, found.values()), default=0)
         full = {name: runs for name, runs in found.items() if len(runs) == most}
@@ -97,6 +103,7 @@ def advice(texts: Sequence[Text]) -> list[str]:
         _mixture(run),
         _regularizer(run),
         _both(run),
+        *_residual(run),
     ]
 
 
@@ -146,6 +153,24 @@ def _both(texts: Sequence[Text]) -> str:
             told.append(f"{number(mixed)} against {number(plain)}: the regularizer {verdict} ({text.title}, {seeds})")
     found = "; ".join(told) or "not measured yet"
     return f"- **Both**, a regularized network in the mixture, against the plain one in it: {found}."
+
+
+def _residual(texts: Sequence[Text]) -> list[str]:
+    """The network that was trained on top of the n-gram model, beside the mixture; nothing before it has been run."""
+    told = []
+    for text in texts:
+        runs, plain = text.study.runs(RESIDUAL), mixture_of(text.none)[0]
+        if runs:
+            alone, mixed = number(mean_on_test(runs, "perplexity")), number(mixture_of(runs)[0])
+            told.append(
+                f"{alone}, and {mixed} mixed once more, against {number(plain)} ({text.title}, {_seeds(len(runs))})"
+            )
+    if not told:
+        return []
+    return [
+        "- **The n-gram residual**, a network trained on top of the n-gram model's scores, which needs that model "
+        f"at test time too, against the mixture with the plain network: {'; '.join(told)}."
+    ]
 
 
 def neither(study: Study) -> str:
