@@ -58,7 +58,7 @@ if method.startswith("ray"):
     from lidstone.ngram.scale.cluster.parted import gathered
     from lidstone.text.reading.inputs import Input
     connect(cpus=int(method[-1]))
-    count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2)
+    count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2, split_bytes=1024)
 
 start, busy = time.perf_counter(), sum(os.times()[:2])
 if method in ("memory", "one core"):

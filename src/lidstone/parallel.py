@@ -12,6 +12,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 PARALLEL_ITEMS = 1 << 19
 """Fewer items than this are left to one thread."""
+SHARES = 4
+"""Shares of work per thread, where they are of unequal length: a thread that is done takes the next."""
 
 
 def cores() -> int:
@@ -22,6 +24,15 @@ def cores() -> int:
 def threads_for(items: int) -> int:
     """How many threads are worth starting for so many items."""
     return cores() if items >= PARALLEL_ITEMS else 1
+
+
+def shares_for(threads: int) -> int:
+    """Into how many shares of unequal length work for so many threads is cut.
+
+    >>> shares_for(1), shares_for(2)
+    (1, 8)
+    """
+    return SHARES * threads if threads > 1 else 1
 
 
 def over_ranges(work: Callable[[int, int], object], items: int, threads: int | None = None) -> None:

@@ -75,8 +75,8 @@ def count_by_tasks(inputs, order, folder, *, tokens, nodes, size, parts=1, thres
     folder.mkdir()
     job, splits = Job(order, tokens, nodes), cut(inputs, size)
     blocks = rows_of(read_split, batches(splits), job, None)
-    found, unigrams, _ = cluster._number_words(cluster._raised(blocks), splits, None, print)
-    space = Space(found, False, cluster.bucket_starts(unigrams, order, nodes, 2), str(folder))
+    found, ids, unigrams, _ = cluster._number_words(cluster._raised(blocks), splits, None, print)
+    space = Space(found, ids, cluster.bucket_starts(unigrams, order, nodes, 2), str(folder))
     rows = rows_of(count_block, shuffled(blocks, parts), job, space)
     sums = list(cluster._raised(rows_of(add_bucket, shuffled(rows, parts), job, space)))
     files = cluster._check(sums, int(unigrams[:-1].sum()), job, space)
@@ -121,7 +121,7 @@ def test_a_lost_row_is_noticed(tmp_path):
     row = {**BLANK, "bucket": 0, "file": "a", "block": "0.0", "pairs": 9}
     with pytest.raises(RunError, match="9 pairs were counted of 10 tokens"):
         cluster._check([row], 10, job, space)
-    space = Space(None, False, [0], str(tmp_path))
+    space = Space(None, {}, [0], str(tmp_path))
     with pytest.raises(RunError, match="gave a block twice"):
         cluster._check([row, row], 18, job, space)
 
@@ -136,18 +136,18 @@ def test_an_error_in_a_text_is_raised_or_its_file_left_out(tmp_path):
     assert caught.value.hint
     rows, said = rows_of(read_split, batches(splits), Job(3, 100, 100, skip_bad=True), None), []
     assert [row["split"] for row in rows].count(0) > 1  # blocks of the bad file that could be read
-    found, unigrams, bad = cluster._number_words(cluster._raised(rows), splits, None, said.append)
+    found, ids, unigrams, bad = cluster._number_words(cluster._raised(rows), splits, None, said.append)
     assert said == [f"skipped: {reason}" for reason in [row["bad"] for row in rows if row["bad"]]]
     counts = count_text(tmp_path / "good", 3)
     assert bad == {str(tmp_path / "bad.gz")} and found.tokens == counts.vocab.tokens
-    space = Space(found, False, [0], str(tmp_path), left_out=frozenset([0]))
+    space = Space(found, ids, [0], str(tmp_path), left_out=frozenset([0]))
     rows = rows_of(count_block, shuffled(rows, 1), Job(3, 100, 1000), space)
     assert {row["block"].split(".")[0] for row in rows} == {"1"}
     assert unigrams.tolist() == counts.counts[: len(unigrams)].tolist()
 
 
 def test_errors_travel_as_rows_through_every_step(tmp_path):
-    space = Space(count_text(io.BytesIO(b"a b\n"), 1).vocab, False, [0], str(tmp_path))
+    space = Space(count_text(io.BytesIO(b"a b\n"), 1).vocab, {}, [0], str(tmp_path))
     rows = rows_of(count_block, [BLANK], Job(3, 100, 100, version="0.0.9"), space)
     rows = rows_of(add_bucket, shuffled(rows, 1), Job(3, 100, 100), space)
     with pytest.raises(LidstoneError, match="a worker has lidstone"):

@@ -7,6 +7,7 @@ every w1, the range with w2 in its share counts suffixes that no other thread co
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from lidstone.ngram.counting_kernels import AHEAD, cut_children
 from lidstone.ngram.trie import Trie
-from lidstone.parallel import threads_for
+from lidstone.parallel import shares_for, threads_for
 from lidstone.text.interning import prefetch
 
 
@@ -38,23 +39,23 @@ def adjusted_counts(trie: Trie, counts: NDArray[np.int32], threads: int | None =
 
 
 def _count_all_suffixes(trie: Trie, adjusted: NDArray[np.int32], threads: int) -> None:
-    """Add 1 to the suffix of every n-gram, with a thread for each share of second words."""
-    places = _places(trie, threads)
+    """Add 1 to the suffix of every n-gram; threads take shares of second words."""
+    places = _places(trie, shares_for(threads))
     with ThreadPoolExecutor(threads) as pool:
         for order in range(2, trie.order + 1):
-            shares = [(places[:, share].copy(), places[:, share + 1].copy()) for share in range(threads)]
+            shares = pairwise(np.ascontiguousarray(places.T))
             list(pool.map(lambda share: count_suffixes(trie.suffixes, *share, adjusted), shares))
             if order < trie.order:
                 places = trie.first[places].astype(np.int64)
 
 
-def _places(trie: Trie, threads: int) -> NDArray[np.int64]:
-    """(V + 1, threads + 1): where, among the 2-grams that begin with a word, each share of second words begins."""
+def _places(trie: Trie, shares: int) -> NDArray[np.int64]:
+    """(V + 1, shares + 1): where, among the 2-grams that begin with a word, each share of second words begins."""
     start, stop = trie.vocab_size + 1, int(trie.levels[2])
     frequent = np.bincount(trie.suffixes[start:stop], minlength=start)
     sums = np.cumsum(frequent)
-    cuts = np.searchsorted(sums, sums[-1] * np.arange(threads) / threads, side="left") + (np.arange(threads) > 0)
-    places = np.empty((start, threads + 1), np.int64)
+    cuts = np.searchsorted(sums, sums[-1] * np.arange(shares) / shares, side="left") + (np.arange(shares) > 0)
+    places = np.empty((start, shares + 1), np.int64)
     cut_children(trie.first, trie.words, cuts, places[:, :-1])
     places[:, :-1] += start
     places[:, -1] = trie.first[1 : start + 1]

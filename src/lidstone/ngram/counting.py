@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError
 from lidstone.ngram import counting_kernels as kernels
 from lidstone.ngram.trie import Trie
-from lidstone.parallel import threads_for
+from lidstone.parallel import shares_for, threads_for
 
 MAX_NODES = 2**31 - 1
 POSITION_BITS = 32
@@ -81,6 +81,7 @@ class _Counter:
         self.eos = eos if all(self._run(calls)) else None  # if it ends every sentence
         self.counts[: vocab_size + 1] = self.tallies.sum(axis=0)
         self.cuts = _cuts(self.counts[:vocab_size], threads)
+        self.fine_cuts = [*_cuts(self.counts[:vocab_size], shares_for(threads)).tolist(), vocab_size + 1]
         self.blocks: NDArray = np.arange(vocab_size + 2)  # where the nodes that begin with a word start
         self.places: NDArray = self.blocks[:-1, None]  # (V + 1, threads): where each share of them starts
         self.buffers = [np.empty(len(stream), np.int64) for _ in range(min(order - 2, 2))]
@@ -167,9 +168,8 @@ class _Counter:
     def _group(self, entries: NDArray, followed: NDArray[np.int32], offsets: NDArray[np.int64], shift: int) -> None:
         """Add a level: the runs of equal entries below each node of the last one."""
         start, stop = self.bounds[-2:]
-        cuts = [*self.cuts[:-1].tolist(), self.vocab_size + 1]  # what begins with <s> goes to the last share
-        parents = [slice(*map(int, pair)) for pair in pairwise(self.blocks[cuts])]
-        begins = [*(int(offsets[cut]) for cut in cuts[:-1]), len(entries)]
+        parents = [slice(*map(int, pair)) for pair in pairwise(self.blocks[self.fine_cuts])]
+        begins = [*(int(offsets[cut]) for cut in self.fine_cuts[:-1]), len(entries)]
         shares = [entries[slice(*pair)] for pair in pairwise(begins)]
         sizes = self._run([(kernels.count_groups, e, followed[p], shift) for e, p in zip(shares, parents, strict=True)])
         nodes = np.cumsum([stop, *sizes]).tolist()

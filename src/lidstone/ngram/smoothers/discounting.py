@@ -104,7 +104,7 @@ def _equal_shares(first: NDArray[np.int32], start: int, stop: int) -> list[int]:
     """Histories at which shares of about equally many followers begin, a share for each thread."""
     low, high = int(first[start]), int(first[stop])
     threads = threads_for(high - low)
-    targets = low + (high - low) * np.arange(1, threads) // threads
+    targets = (low + (high - low) * np.arange(1, threads) // threads).astype(first.dtype)  # else numpy copies `first`
     return [start, *(start + np.searchsorted(first[start:stop], targets)).tolist(), stop]
 
 

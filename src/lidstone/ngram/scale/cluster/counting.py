@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
-import io
+import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from lidstone.ngram.scale.cluster.tasks import (
     add_bucket,
     count_block,
     guarded,
+    on_tables,
     read_split,
     without_ids,
 )
@@ -41,7 +42,6 @@ from lidstone.ngram.scale.pieces import load_piece, save_piece
 from lidstone.ngram.storage.remote import as_url
 from lidstone.ngram.trie import check_order
 from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
-from lidstone.text.blocks import read_blocks, words_of
 from lidstone.text.reading.inputs import Input
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, WordReader
@@ -49,6 +49,8 @@ from lidstone.text.words import Blank, WordReader
 Report = Callable[[str], None]
 DEFAULT_MEMORY = 2 << 30
 """Bytes per task."""
+PARTITIONS = 16
+"""Of a shuffle, at least: buckets go to partitions by hash, so as many as buckets would leave some empty."""
 
 
 def count_on_ray(
@@ -77,10 +79,11 @@ def count_on_ray(
     folder = _new_folder(Path(output))
     report(f"reading {len(splits)} parts of {len(inputs)} texts")
     blocks = _read(splits, job, vocab)
-    found, unigrams, bad = _number_words(_rows(_mapped(blocks, without_ids)), splits, vocab, report)
+    found, ids, unigrams, bad = _number_words(_rows(_mapped(blocks, without_ids)), splits, vocab, report)
     left_out = frozenset(split.number for split in splits if split.name in bad)
     starts = bucket_starts(unigrams, order, job.nodes, count_workers())
-    space = Space(found, vocab is not None, starts, str(folder.resolve()), count_type(unigrams), left_out)
+    bare = replace(found, tokens=None)
+    space = Space(bare, ids, starts, str(folder.resolve()), count_type(unigrams), left_out)
     files = _count(blocks, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
     save_parts(folder, Parts(found, order, unigrams, [], limits), files)
     return load_parts(folder, verify=False), sum(item.name not in bad for item in inputs)
@@ -120,9 +123,9 @@ def _read(splits: Sequence[Split], job: Job, vocab: Vocabulary | None) -> Any:
         return _mapped(_dataset(splits), guarded(read_split, job, vocab)).materialize()
 
 
-def _mapped(data: Any, task: Any, environment: dict[str, Any] | None = SHUFFLERS) -> Any:
+def _mapped(data: Any, task: Any) -> Any:
     """A task over all blocks of data, by the processes that will also end the shuffle: new ones take a second."""
-    return data.map_batches(task, batch_size=None, batch_format="numpy", runtime_env=environment)
+    return data.map_batches(task, batch_size=None, batch_format="numpy", runtime_env=SHUFFLERS)
 
 
 def _rows(data: Any) -> Iterable[Rows]:
@@ -142,29 +145,32 @@ def _raised(rows: Iterable[Rows]) -> Iterator[Rows]:
 
 def _number_words(
     rows: Iterable[Rows], splits: Sequence[Split], vocab: Vocabulary | None, report: Report
-) -> tuple[Vocabulary, NDArray[np.int64], set[str]]:
-    """The vocabulary in the order of the text, how often each word occurs, and the names of bad files."""
+) -> tuple[Vocabulary, dict[int, Any], NDArray[np.int64], set[str]]:
+    """The vocabulary in the order of the text; by split, the ids of its words; how often each occurs; bad files."""
     ordered = sorted(rows, key=lambda row: (int(row["split"]), int(row["number"])))
     bad = {splits[int(row["split"])].name: row["bad"] for row in ordered if row["bad"]}
     for message in dict.fromkeys(bad.values()):
         report(f"skipped: {message}")
     good = [row for row in ordered if splits[int(row["split"])].name not in bad]
-    found = vocab or words_of(_in_order(row["words"] for row in good))
-    total, reader = np.zeros(found.size + 1, np.int64), WordReader(found)
+    found, ids = (vocab, {}) if vocab else _numbered(good)
+    total = np.zeros(found.size + 1, np.int64)
     for row in good:
         counts = np.frombuffer(row["counts"], np.int64)
-        ids = np.arange(len(counts)) if vocab else reader.learn(row["words"])[: len(counts)]
-        total[ids] += counts  # each word has one id
+        total[ids[int(row["split"])][: len(counts)] if ids else np.arange(len(counts))] += (
+            counts  # each word has one id
+        )
     total[-1] = total[found.eos]
     if not total.any():
         raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
-    return found, total, set(bad)
+    return found, ids, total, set(bad)
 
 
-def _in_order(words: Iterable[bytes]) -> bytes:
-    """Every word once, at its first occurrence."""
-    text = io.BytesIO(b"".join(words))
-    return b"".join(block.new_words for block in read_blocks([text], 1 << 20))
+def _numbered(rows: Sequence[Rows]) -> tuple[Vocabulary, dict[int, NDArray[np.int32]]]:
+    """The words of all rows at their first occurrence, and for each split the ids of its words."""
+    reader, ids = WordReader(None), {}
+    for split, found in itertools.groupby(rows, key=lambda row: int(row["split"])):
+        ids[split] = reader.learn(b"".join(row["words"] for row in found))
+    return reader.vocabulary(), ids
 
 
 def bucket_starts(unigrams: NDArray[np.int64], order: int, limit: int, workers: int) -> list[int]:
@@ -195,9 +201,11 @@ def _count(blocks: Any, tokens: int, job: Job, space: Space, report: Report) -> 
     import ray
 
     report(f"counting into {len(space.starts)} buckets")
-    shared = ray.put(space)
-    shuffled = _mapped(blocks, guarded(count_block, job, shared)).repartition(len(space.starts), keys=["bucket"])
-    sums = _mapped(shuffled, guarded(add_bucket, job, shared), environment=None)  # Ray makes the shuffle end with it
+    shared = ray.put(replace(space, ids={split: ray.put(ids) for split, ids in space.ids.items()}))
+    counted = _mapped(blocks, guarded(count_block, job, shared))
+    shuffled = counted.repartition(max(len(space.starts), PARTITIONS), keys=["bucket"])
+    add = on_tables(guarded(add_bucket, job, shared))
+    sums = shuffled.map_batches(add, batch_size=None, batch_format="pyarrow")  # Ray makes the shuffle end with it
     return _check(list(_rows(sums)), tokens, job, space)
 
 

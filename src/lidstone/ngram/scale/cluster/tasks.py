@@ -7,7 +7,7 @@ workers are Ray's business, which runs their tasks again: all tasks give the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from lidstone.ngram.scale.pieces import cut_out, piece_of_trie, save_piece
 from lidstone.text.blocks import read_blocks
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
-from lidstone.text.words import Blank, WordReader
+from lidstone.text.words import Blank
 
 Rows = dict[str, Any]
 
@@ -49,8 +49,9 @@ class Space:
     """The words and the buckets, known once the text was read."""
 
     vocab: Vocabulary
-    given: bool
-    """whether the vocabulary was known before: then blocks have its ids, else their own"""
+    """without strings"""
+    ids: Mapping[int, Any]
+    """by split, the id of each of its words, or where that is in the object store; empty if the vocabulary was given"""
     starts: list[int]
     """the keys at which buckets begin"""
     folder: str
@@ -74,6 +75,22 @@ def guarded(task: Callable[..., Iterator[Rows]], job: Job, *rest: Any) -> Callab
     return run
 
 
+def on_tables(task: Callable[[Rows], Iterator[Rows]]) -> Callable[[Any], Iterator[Rows]]:
+    """A task over Arrow tables, whose bytes stay where they are: in the object store."""
+
+    def run(table: Any) -> Iterator[Rows]:
+        yield from task({name: _column(table[name]) for name in table.column_names})
+
+    return run
+
+
+def _column(column: Any) -> Any:
+    from pyarrow import types
+
+    in_bytes = types.is_binary(column.type) or types.is_large_binary(column.type)
+    return [value.as_buffer() for value in column] if in_bytes else column.to_numpy()
+
+
 BLANK: Rows = {"error": "", "bad": "", "split": -1, "number": 0, "bucket": -1, "block": "", "file": "", "pairs": 0}
 BLANK |= dict.fromkeys((*COLUMNS, "ids", "large_ids"), b"")
 """All rows have all columns: a row with an error passes through every step."""
@@ -84,14 +101,13 @@ def _as_batch(row: Rows) -> Rows:
 
 
 def read_split(batch: Rows, job: Job, vocab: Vocabulary | None) -> Iterator[Rows]:
-    """A row per block of a split: its ids, the split's words so far in order, how often each occurs in the block."""
+    """A row per block of a split: its ids, its new words in order, how often each word of the split occurs in it."""
     for split in _splits(batch):
-        words = b""
         try:
             for number, block in enumerate(read_blocks([split.open()], job.tokens, vocab, blank=job.blank)):
-                words += block.new_words
                 counts = np.bincount(block.ids).astype(np.int64).tobytes()
-                yield {"split": split.number, "number": number, "words": words, "counts": counts, **as_ids(block.ids)}
+                row = {"split": split.number, "number": number, "words": block.new_words, "counts": counts}
+                yield {**row, **as_ids(block.ids)}
             split.check()
         except LidstoneError as error:
             if not job.skip_bad:
@@ -107,10 +123,10 @@ def without_ids(batch: Rows) -> Rows:
 def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
     """A row per block and bucket: the n-grams of all orders that belong there."""
     known: Space = _fetched(space)
-    bos, reader = known.vocab.bos, None if known.given else WordReader(known.vocab)
+    bos = known.vocab.bos
     for row in np.flatnonzero(~np.isin(batch["split"], list(known.left_out))).tolist():
-        ids = ids_of(batch, row)
-        stream = sentence_stream(reader.learn(batch["words"][row])[ids] if reader else ids, known.vocab)
+        ids, split = ids_of(batch, row), int(batch["split"][row])
+        stream = sentence_stream(_fetched(known.ids[split])[ids] if known.ids else ids, known.vocab)
         trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
         run = Run(piece_of_trie(trie, counts), bos)
         for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
@@ -152,11 +168,8 @@ def _splits(batch: Rows) -> Iterator[Split]:
         yield Split(number, name, column or None, start, stop, changed)
 
 
-def _fetched(space: Any) -> Space:
+def _fetched(item: Any) -> Any:
     """The object itself, or what its reference in the object store stands for."""
-    if isinstance(space, Space):
-        return space
     import ray
 
-    found: Space = ray.get(space)
-    return found
+    return ray.get(item) if isinstance(item, ray.ObjectRef) else item

@@ -49,6 +49,8 @@ from lidstone.progress import progress_bar
 
 NODE_BYTES = 96
 """Of a block, per history and per follower: rows, backoffs, offsets, and the terms that they are made of."""
+COPIED_NODES = 1 << 21
+"""Of a chunk that is copied as it is."""
 Advance = Callable[[float], None]
 
 
@@ -186,15 +188,15 @@ def _copy(file: StreamFile, counts: Counts, nodes: int) -> None:
     for name, array in strings.items():
         file.append(name, array)
     file.file.flush()
+    arrays: dict[str, Ints] = {name: getattr(counts.trie, name) for name in TRIE}
+    parts = [(name, part) for name in TRIE for part in chunks(slice(0, len(arrays[name])), min(nodes, COPIED_NODES))]
     with ThreadPoolExecutor(cores()) as pool:
-        for name in TRIE:
-            write = functools.partial(_write_chunk, file.target(name), getattr(counts.trie, name))
-            for part in pool.map(write, chunks(slice(0, len(getattr(counts.trie, name))), 8 * nodes)):
-                file.take(name, part)
+        for name, written in pool.map(lambda part: (part[0], _write_chunk(file, arrays, *part)), parts):
+            file.take(name, written)
 
 
-def _write_chunk(target: Target, array: Ints, chunk: slice) -> Part:
-    return target.write(chunk.start, array[chunk])
+def _write_chunk(file: StreamFile, arrays: dict[str, Ints], name: str, chunk: slice) -> Part:
+    return file.target(name).write(chunk.start, arrays[name][chunk])
 
 
 def _fill(
@@ -206,12 +208,11 @@ def _fill(
     file.append("rows", np.zeros(int(trie.levels[1])))
     file.file.flush()
     task = functools.partial(fill_block, plan.fill, file.target("rows"), file.target("backoffs"))
-    for order in range(2, trie.order + 1):
-        blocks = ((order, start, stop) for start, stop in history_blocks(trie, order, nodes))
-        for rows, backoffs, size in engine.run(task, files, arrays, blocks):
-            file.take("rows", rows)
-            file.take("backoffs", backoffs)
-            advance(size)
+    blocks = ((order, *block) for order in range(2, trie.order + 1) for block in history_blocks(trie, order, nodes))
+    for rows, backoffs, size in engine.run(task, files, arrays, blocks):
+        file.take("rows", rows)
+        file.take("backoffs", backoffs)
+        advance(size)
 
 
 def fill_block(
