@@ -50,7 +50,7 @@ from lidstone.progress import progress_bar
 NODE_BYTES = 96
 """Of a block, per history and per follower: rows, backoffs, offsets, and the terms that they are made of."""
 COPIED_NODES = 1 << 21
-"""Of a chunk that is copied as it is."""
+"""Copied at once, from pages of one file to pages of another."""
 Advance = Callable[[float], None]
 
 
@@ -151,7 +151,7 @@ def _write_table(
     with atomic_write(target) as temporary, progress_bar(counts.trie.size, "fitting", show=show) as advance:
         file = StreamFile(temporary, shapes, metadata)
         try:
-            _copy(file, counts, nodes)
+            _copy(file, counts)
             _fill(file, counts, files, plan, nodes, engine, advance)
             files.check()
             file.finish()
@@ -182,21 +182,21 @@ def _layout(counts: Counts, signature: dict[str, Any]) -> tuple[dict[str, Shape]
     return shapes, make_metadata("table", {"vocabulary": vocabulary, "signature": signature})
 
 
-def _copy(file: StreamFile, counts: Counts, nodes: int) -> None:
+def _copy(file: StreamFile, counts: Counts) -> None:
     """What the table has in common with the counts: the trie and the words."""
     strings, _ = vocabulary_parts(counts.vocab)
     for name, array in strings.items():
         file.append(name, array)
     file.file.flush()
     arrays: dict[str, Ints] = {name: getattr(counts.trie, name) for name in TRIE}
-    parts = [(name, part) for name in TRIE for part in chunks(slice(0, len(arrays[name])), min(nodes, COPIED_NODES))]
+    parts = [(name, part) for name in TRIE for part in chunks(slice(0, len(arrays[name])), COPIED_NODES)]
+
+    def write(name: str, part: slice) -> Part:
+        return file.target(name).write(part.start, arrays[name][part])
+
     with ThreadPoolExecutor(cores()) as pool:
-        for name, written in pool.map(lambda part: (part[0], _write_chunk(file, arrays, *part)), parts):
+        for (name, _), written in zip(parts, pool.map(write, *zip(*parts, strict=True)), strict=True):
             file.take(name, written)
-
-
-def _write_chunk(file: StreamFile, arrays: dict[str, Ints], name: str, chunk: slice) -> Part:
-    return file.target(name).write(chunk.start, arrays[name][chunk])
 
 
 def _fill(
