@@ -5,7 +5,7 @@ from __future__ import annotations
 import pages
 from chapters import language_modelling, translation
 from opening import advice, missing_cells, neither, summary
-from regimes import lafand, tatoeba
+from regimes import grammar, lafand, tatoeba
 from sizes import texts
 from study import Study
 
@@ -42,7 +42,8 @@ $ make results
 
 A run is determined by its recipe and seed: `lidstone train results/wikitext2/ID --output again`, on the same machine,
 gives the same metrics to the last digit. `python results/again.py results/wikitext2/ID` does so and compares.
-`python results/rescore.py RUN...` adds the n-gram model and the mixture to runs that still have their model.
+`python results/rescore.py RUN...` adds the n-gram model and the mixture to runs that still have their model, and
+`python results/blimp.py BLIMP.jsonl RUN...` measures their minimal pairs.
 """
 
 
@@ -67,6 +68,7 @@ def hurried() -> str:
             "ids; the mixture is made at test time, its weight chosen on validation.\n",
             summary(found),
             *advice(found),
+            *grammar(Study.of("tatoeba")),
             f"- **Translation**, where no n-gram model can compete: {told}.",
             *(["", "Still missing, of what is planned:\n", *unfinished] if unfinished else []),
             "",
@@ -77,7 +79,7 @@ def hurried() -> str:
 def with_headline(text: str) -> str:
     """The README with the summary between its marks."""
     found = texts()
-    lines = "\n".join([summary(found), *advice(found), ""])
+    lines = "\n".join([summary(found), *advice(found), *grammar(Study.of("tatoeba")), ""])
     before, rest = text.split(MARKS[0])
     _, after = rest.split(MARKS[1])
     return f"{before}{MARKS[0]}\n{lines}{MARKS[1]}{after}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from statistics import mean
+from typing import Any
 
 import pages
 from chapters import about
@@ -44,22 +45,42 @@ def plain_chapter(title: str, study: Study, more: Sequence[str]) -> str:
 
 def minimal_pairs(study: Study) -> str:
     """BLiMP by phenomenon: the networks of a study, its n-gram model, and the mixture with the plain network."""
+    columns = _judges(study)
+    if not columns:
+        return "Minimal pairs (BLiMP) have not been measured yet.\n"
+    lines = ["| BLiMP, % | " + " | ".join(columns) + " |", "|:--|" + "--:|" * len(columns)]
+    for row in columns["none"][0]["phenomena"]:
+        cells = (mean(found["phenomena"][row]["accuracy"] for found in runs) for runs in columns.values())
+        lines.append(f"| {row.replace('_', ' ')} | {' | '.join(f'{100 * cell:.1f}' for cell in cells)} |")
+    lines.append(f"| **all** | {' | '.join(f'{_overall(runs):.1f}' for runs in columns.values())} |")
+    return "### Minimal pairs\n\n" + "\n".join(lines) + "\n"
+
+
+def grammar(study: Study) -> list[str]:
+    """Minimal pairs in one sentence; nothing before they have been measured."""
+    columns = _judges(study)
+    if not columns:
+        return []
+    told = "; ".join(f"{name} {_overall(runs):.1f}" for name, runs in columns.items())
+    return [
+        "- **Grammar**, the percentage of minimal pairs (BLiMP) whose good sentence is likelier, 50 by chance: "
+        f"{told} ({study.recipe.name})."
+    ]
+
+
+def _judges(study: Study) -> dict[str, list[dict[str, Any]]]:
+    """What was measured for each method, for the n-gram model and for the mixture; nothing before none was."""
     kept = json.loads(BLIMP.read_text()) if BLIMP.is_file() else {}
     found = {name: [kept[run.id] for run in study.runs(name) if run.id in kept] for name in study.recipe.method_names}
     found = {name: runs for name, runs in found.items() if runs}
     if "none" not in found:
-        return "Minimal pairs (BLiMP) have not been measured yet.\n"
-    columns = {
+        return {}
+    return {
         **found,
-        "n-gram alone": [r["ngram"] for r in found["none"]],
-        "none + n-gram": [r["mixture"] for r in found["none"]],
+        "n-gram alone": [run["ngram"] for run in found["none"]],
+        "none + n-gram": [run["mixture"] for run in found["none"]],
     }
-    lines = ["| BLiMP, % | " + " | ".join(columns) + " |", "|:--|" + "--:|" * len(columns)]
-    for row in [*found["none"][0]["phenomena"], None]:
-        cells = (
-            mean((r if row is None else r["phenomena"][row])["accuracy"] for r in runs) for runs in columns.values()
-        )
-        lines.append(
-            f"| {(row or '**all**').replace('_', ' ')} | {' | '.join(f'{100 * cell:.1f}' for cell in cells)} |"
-        )
-    return "### Minimal pairs\n\n" + "\n".join(lines) + "\n"
+
+
+def _overall(runs: Sequence[dict[str, Any]]) -> float:
+    return 100 * mean(run["accuracy"] for run in runs)
