@@ -156,9 +156,8 @@ def _number_words(
     total = np.zeros(found.size + 1, np.int64)
     for row in good:
         counts = np.frombuffer(row["counts"], np.int64)
-        total[ids[int(row["split"])][: len(counts)] if ids else np.arange(len(counts))] += (
-            counts  # each word has one id
-        )
+        of_words = ids[int(row["split"])] if ids else np.arange(len(counts))
+        total[of_words[: len(counts)]] += counts  # each word has one id
     total[-1] = total[found.eos]
     if not total.any():
         raise InputError("there is nothing to count: no sentence has a token", hint="give some text")

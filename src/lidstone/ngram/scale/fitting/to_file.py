@@ -191,11 +191,12 @@ def _copy(file: StreamFile, counts: Counts) -> None:
     arrays: dict[str, Ints] = {name: getattr(counts.trie, name) for name in TRIE}
     parts = [(name, part) for name in TRIE for part in chunks(slice(0, len(arrays[name])), COPIED_NODES)]
 
-    def write(name: str, part: slice) -> Part:
-        return file.target(name).write(part.start, arrays[name][part])
+    def write(part: tuple[str, slice]) -> Part:
+        name, chunk = part
+        return file.target(name).write(chunk.start, arrays[name][chunk])
 
     with ThreadPoolExecutor(cores()) as pool:
-        for (name, _), written in zip(parts, pool.map(write, *zip(*parts, strict=True)), strict=True):
+        for (name, _), written in zip(parts, pool.map(write, parts), strict=True):
             file.take(name, written)
 
 
