@@ -3,7 +3,7 @@
 Text file to fitted modified Kneser-Ney: in memory, on disk (`count_to_file` and `fit_to_file`, which write counts and
 table), on a local Ray with 1 and 2 workers of half the memory each (likewise), and lmplz with the same memory where it
 is on the PATH. The text is drawn from a table that was fitted on the corpora of LIDSTONE_DATA. Every measurement is a
-process of its own, with warm kernels; methods take turns; medians are compared.
+process of its own, with warm kernels, after another has touched the memory; methods take turns; medians are compared.
 Figures are added to those of earlier runs, and what is measured already is not measured again: go on size by size.
 `--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes, and
 `--page` writes the tables of docs/scale.md from the figures measured last.
@@ -99,6 +99,7 @@ print(json.dumps(found))
 
 def measure(method: str, text: Path, order: int, memory: int, folder: Path) -> dict[str, float]:
     """One measurement in a process of its own."""
+    touch(2 * memory)
     with tempfile.TemporaryDirectory(dir=folder) as name:
         if method == "lmplz":
             return run_lmplz(text, order, memory, Path(name))
@@ -107,6 +108,11 @@ def measure(method: str, text: Path, order: int, memory: int, folder: Path) -> d
         if output.returncode:
             sys.exit(f"error: {method} at order {order} failed\n{output.stderr[-2000:]}")
         return json.loads(output.stdout.splitlines()[-1])
+
+
+def touch(size: int) -> None:
+    """Write so many bytes and free them: where a host took free memory from a virtual machine, wait for it now."""
+    subprocess.run([sys.executable, "-c", f"b'x' * {size}"], check=True)
 
 
 def run_lmplz(text: Path, order: int, memory: int, folder: Path) -> dict[str, float]:
