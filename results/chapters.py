@@ -17,6 +17,7 @@ from lidstone.evaluation.attainable import warnings_for
 from lidstone.report import Report
 from lidstone.report.comparisons import CompareRuns
 from lidstone.report.render import to_markdown
+from lidstone.report.runs import Run
 
 COST = (
     "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); measured twice, figures "
@@ -91,9 +92,16 @@ def about(study: Study) -> str:
         f"{recipe.model.width}), dropout {run.config['model']['dropout']} without regularizer. "
         f"Test: {run.signature['test_sentences']:,} sentences, "
         f"{run.metrics['test']['tokens']:,} tokens. One core of an AMD EPYC for each run, torch "
-        f"{record['versions']['torch']}. "
+        f"{record['versions']['torch']}. {_scorers(run)}"
         f"All settings are in [results/{study.folder.name}.yaml](../results/{study.folder.name}.yaml)."
     )
+
+
+def _scorers(run: Run) -> str:
+    """The signatures of sacreBLEU; nothing for language models."""
+    signatures = {name: run.metrics["test"].get(f"{name.lower()}_signature") for name in ("BLEU", "chrF")}
+    told = " and ".join(f"{name} is `{signature}`" for name, signature in signatures.items() if signature)
+    return f"{told} (sacreBLEU). " if told else ""
 
 
 def missing(study: Study) -> str:
