@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lidstone.checksums import with_checksum
+
 ROOT = Path(__file__).parents[2]
 RUNS = sorted((ROOT / "results").glob("*/*/run.json"))
 
@@ -67,7 +69,7 @@ def test_a_setting_under_two_names_counts_its_seeds_once(tmp_path, monkeypatch):
         regularizer = {**record["config"]["regularizer"], "name": name, **strengths}
         twin = {**record, "id": name, "name": name, "config": {**record["config"], "regularizer": regularizer}}
         (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text(json.dumps(twin))
+        (tmp_path / name / "run.json").write_text(json.dumps(with_checksum(twin)))
         (tmp_path / name / "sentences.json.gz").write_bytes((source.parent / "sentences.json.gz").read_bytes())
     (runs,) = study.Study.of("wikitext2", folder=str(tmp_path)).settings.values()
     sys.modules.pop("study")
