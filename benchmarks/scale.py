@@ -59,6 +59,7 @@ if method.startswith("ray"):
     from lidstone.text.reading.inputs import Input
     connect(cpus=int(method[-1]))
     count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2, split_bytes=1024)
+    fit_to_file(gathered(folder / "warm-parts"), folder / "warm-table", smoother, memory=memory // 2, engine=RayTasks())
 
 start, busy = time.perf_counter(), sum(os.times()[:2])
 if method in ("memory", "one core"):

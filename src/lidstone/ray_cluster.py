@@ -47,6 +47,13 @@ def count_workers() -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
+def count_nodes() -> int:
+    """How many machines the cluster has."""
+    import ray
+
+    return sum(node["Alive"] for node in ray.nodes())
+
+
 @contextlib.contextmanager
 def named_errors() -> Iterator[None]:
     """Turn an error of Ray into one line."""

@@ -259,3 +259,22 @@ def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch):
     get_smoother("witten-bell").fit(counts).save(tmp_path / "same-table")
     assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_words_without_ids_are_the_same_from_one_machine_and_from_several(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    from lidstone.ray_cluster import connect
+
+    text, folders = tmp_path / "text", [tmp_path / "one", tmp_path / "several"]
+    text.write_text(TEXT)
+    ray = connect(cpus=1)
+    try:
+        cluster.count_on_ray([Input(str(text))], 3, folders[0], split_bytes=100)
+        monkeypatch.setattr(cluster, "count_nodes", lambda: 3)
+        cluster.count_on_ray([Input(str(text))], 3, folders[1], split_bytes=100)
+    finally:
+        ray.shutdown()
+    one, several = (Path(gathered(folder)).read_bytes() for folder in folders)
+    assert one == several

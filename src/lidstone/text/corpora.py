@@ -74,14 +74,14 @@ def embedded_corpus() -> list[list[str]]:
     """Sentences of Python's own reference text, `pydoc_data.topics`: English on every machine with CPython.
 
     Paragraphs end at blank lines, sentences at `.`, `!`, `?` or `:` before white space. Grammar rules,
-    interpreter sessions, ruled lines and repeated paragraphs are left out. The text differs a little
-    between versions of Python.
+    interpreter sessions, tables, ruled lines and repeated paragraphs are left out. The text differs a
+    little between versions of Python.
     """
     from pydoc_data.topics import topics
 
     text = "\n\n".join(topics[name] for name in sorted(topics))
     paragraphs = dict.fromkeys(re.split(r"\n\s*\n", re.sub(r"(?m)^\s*[*=~^-]+$", "", text)))
-    prose = (paragraph for paragraph in paragraphs if not re.search(r"::=|>>>", paragraph))
+    prose = (paragraph for paragraph in paragraphs if not re.search(r"::=|>>>|\+--", paragraph))
     sentences = (tokenize(part) for paragraph in prose for part in re.split(r"(?<=[.!?:])\s+", paragraph))
     return [sentence for sentence in sentences if sentence]
 

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError, RunError
 from lidstone.ngram.counts import check_thresholds
-from lidstone.ngram.scale.cluster.parted import load_parts, save_parts
+from lidstone.ngram.scale.cluster.parted import save_parts
+from lidstone.ngram.scale.cluster.rows import IDS
 from lidstone.ngram.scale.cluster.splits import SPLIT_BYTES, Split, cut
 from lidstone.ngram.scale.cluster.tasks import (
     Job,
@@ -33,7 +34,6 @@ from lidstone.ngram.scale.cluster.tasks import (
     guarded,
     on_tables,
     read_split,
-    without_ids,
 )
 from lidstone.ngram.scale.memory import BYTES_PER_NODE, block_tokens
 from lidstone.ngram.scale.merging import BITS, merge_within, whole
@@ -41,7 +41,7 @@ from lidstone.ngram.scale.output.assembly import Parts, count_type
 from lidstone.ngram.scale.pieces import load_piece, save_piece
 from lidstone.ngram.storage.remote import as_url
 from lidstone.ngram.trie import check_order
-from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
+from lidstone.ray_cluster import SHUFFLERS, count_nodes, count_workers, named_errors
 from lidstone.text.reading.inputs import Input
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, WordReader
@@ -79,14 +79,14 @@ def count_on_ray(
     folder = _new_folder(Path(output))
     report(f"reading {len(splits)} parts of {len(inputs)} texts")
     blocks = _read(splits, job, vocab)
-    found, ids, unigrams, bad = _number_words(_rows(_mapped(blocks, without_ids)), splits, vocab, report)
+    found, ids, unigrams, bad = _number_words(_words(blocks), splits, vocab, report)
     left_out = frozenset(split.number for split in splits if split.name in bad)
     starts = bucket_starts(unigrams, order, job.nodes, count_workers())
     bare = replace(found, tokens=None)
     space = Space(bare, ids, starts, str(folder.resolve()), count_type(unigrams), left_out)
     files = _count(blocks, int(unigrams[:-1].sum()), job, space, report) if order > 1 else []
-    save_parts(folder, Parts(found, order, unigrams, [], limits), files)
-    return load_parts(folder, verify=False), sum(item.name not in bad for item in inputs)
+    parts = save_parts(folder, Parts(found, order, unigrams, [], limits), files)
+    return parts, sum(item.name not in bad for item in inputs)
 
 
 def _new_folder(output: Path) -> Path:
@@ -102,17 +102,17 @@ def _new_folder(output: Path) -> Path:
 def _dataset(splits: Sequence[Split]) -> Any:
     import ray.data
 
-    _configure(ray.data.DataContext.get_current(), nodes=sum(node["Alive"] for node in ray.nodes()))
+    _configure(ray.data.DataContext.get_current())
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     rows = [{**asdict(split), "column": split.column or ""} for split in splits]
     return ray.data.from_items(rows, override_num_blocks=max(len(rows), 1))
 
 
-def _configure(context: Any, nodes: int) -> None:
+def _configure(context: Any) -> None:
     """All workers count before the first of them shuffles. Compression and fewer objects pay between machines only."""
     context.enable_progress_bars = False
     context.op_resource_reservation_enabled = False
-    if nodes == 1:
+    if count_nodes() == 1:
         context.shuffle_compression = "none"  # since Ray 2.58
         context.shuffle_input_batch_bytes = 0  # blocks are not copied into larger ones first
 
@@ -128,10 +128,20 @@ def _mapped(data: Any, task: Any) -> Any:
     return data.map_batches(task, batch_size=None, batch_format="numpy", runtime_env=SHUFFLERS)
 
 
-def _rows(data: Any) -> Iterable[Rows]:
+def _rows(data: Any) -> Iterator[Rows]:
     """All rows; an error among them is raised."""
     with named_errors():
         yield from _raised(data.iter_rows())
+
+
+def _words(blocks: Any) -> Iterator[Rows]:
+    """The rows of `read_split` without ids: of other machines, these must not come here."""
+    if count_nodes() > 1:
+        yield from _rows(blocks.drop_columns(list(IDS), runtime_env=SHUFFLERS))
+        return
+    with named_errors():
+        for table in blocks.iter_batches(batch_size=None, batch_format="pyarrow"):
+            yield from _raised(table.drop_columns(list(IDS)).to_pylist())
 
 
 def _raised(rows: Iterable[Rows]) -> Iterator[Rows]:
@@ -173,13 +183,13 @@ def _numbered(rows: Sequence[Rows]) -> tuple[Vocabulary, dict[int, NDArray[np.in
 
 
 def bucket_starts(unigrams: NDArray[np.int64], order: int, limit: int, workers: int) -> list[int]:
-    """Keys at which buckets begin: about equal shares of the text, at least two per worker.
+    """Keys at which buckets begin: about equal shares of the text, at least four per worker.
 
     How often two words follow each other is not known yet; where a word is frequent its followers are taken to be
     distributed as all words are.
     """
     tokens = int(unigrams.sum())
-    share = max(1, min(limit // max(order - 1, 1), tokens // (2 * workers)))
+    share = max(1, min(limit // max(order - 1, 1), tokens // (4 * workers)))
     followers = np.cumsum(unigrams[:-1]) / max(int(unigrams[:-1].sum()), 1)
     starts, weight = [0], 0
     for word, count in enumerate(unigrams.tolist()):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,16 @@ from lidstone.parallel import cores
 WORDS, INDEX, WHOLE = "words.safetensors", "parts.json", "counts.safetensors"
 
 
-def save_parts(folder: Path, parts: Parts, files: Sequence[Path]) -> None:
-    """Complete a folder that already has the parts."""
+def save_parts(folder: Path, parts: Parts, files: Sequence[Path]) -> Parts:
+    """Complete a folder that already has the files of the parts; returns the parts with these."""
     write_counts(folder / WORDS, Parts(parts.vocab, 1, parts.unigrams, []), memory=half_of_memory())
     index: dict[str, Any] = {"order": parts.order, "parts": [path.name for path in files]}
     index |= {"thresholds": parts.thresholds} if any(parts.thresholds) else {}
     write_text(folder / INDEX, json.dumps({**index, "lidstone": __version__}))
+    return replace(parts, pieces=_openers(files, parts.order))
 
 
-def load_parts(folder: Path, *, verify: bool = True) -> Parts:
+def load_parts(folder: Path) -> Parts:
     """What `save_parts` wrote, the parts themselves to be opened one by one."""
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
@@ -51,12 +53,10 @@ def load_parts(folder: Path, *, verify: bool = True) -> Parts:
         raise InputError(f"{folder} holds no finished counts: it has no {INDEX}", hint=hint) from error
     except (ValueError, KeyError, TypeError, InputError) as error:
         raise FileFormatError(f"{folder / INDEX} is damaged", hint="count again into a new folder") from error
-    words = load_counts(folder / WORDS)
-    if verify:
-        with ThreadPoolExecutor(cores()) as pool:
-            list(pool.map(lambda name: load_piece(folder / Path(name).name, verify=True), names))
-    pieces = [functools.partial(_open, folder / Path(name).name, order) for name in names]
-    return Parts(words.vocab, order, words.counts.astype(np.int64), pieces, thresholds)
+    words, files = load_counts(folder / WORDS), [folder / Path(name).name for name in names]
+    with ThreadPoolExecutor(cores()) as pool:
+        list(pool.map(functools.partial(load_piece, verify=True), files))
+    return Parts(words.vocab, order, words.counts.astype(np.int64), _openers(files, order), thresholds)
 
 
 def gathered(path: str | Path, *, memory: int | None = None) -> str | Path:
@@ -89,6 +89,10 @@ def count_types(parts: Parts) -> list[int]:
     for opened in parts.pieces:
         sizes += _kept(opened(), parts.thresholds)
     return [int(size) for size in sizes]
+
+
+def _openers(files: Sequence[Path], order: int) -> list[Callable[[], Piece]]:
+    return [functools.partial(_open, path, order) for path in files]
 
 
 def _open(path: Path, order: int) -> Piece:

@@ -25,6 +25,7 @@ COLUMNS = {
     "large_children": np.int32,
 }
 """A block has fewer than 2^31 tokens."""
+IDS = "ids", "large_ids"
 
 
 def as_row(piece: Piece) -> dict[str, bytes]:
@@ -48,7 +49,7 @@ def as_piece(batch: dict[str, Any], row: int) -> Piece:
 def as_ids(ids: Ints) -> dict[str, bytes]:
     """Ids as columns of bytes."""
     small, large = pack(ids, np.uint16)
-    return {"ids": small.tobytes(), "large_ids": large.tobytes()}
+    return dict(zip(IDS, (small.tobytes(), large.tobytes()), strict=True))
 
 
 def ids_of(batch: dict[str, Any], row: int) -> NDArray[np.int32]:

@@ -18,7 +18,7 @@ from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.scale.buckets import Run, slices
-from lidstone.ngram.scale.cluster.rows import COLUMNS, as_ids, as_piece, as_row, ids_of
+from lidstone.ngram.scale.cluster.rows import COLUMNS, IDS, as_ids, as_piece, as_row, ids_of
 from lidstone.ngram.scale.cluster.splits import Split
 from lidstone.ngram.scale.merging import Slice, merge_within, whole
 from lidstone.ngram.scale.pieces import cut_out, piece_of_trie, save_piece
@@ -92,7 +92,7 @@ def _column(column: Any) -> Any:
 
 
 BLANK: Rows = {"error": "", "bad": "", "split": -1, "number": 0, "bucket": -1, "block": "", "file": "", "pairs": 0}
-BLANK |= dict.fromkeys((*COLUMNS, "ids", "large_ids"), b"")
+BLANK |= dict.fromkeys((*COLUMNS, *IDS), b"")
 """All rows have all columns: a row with an error passes through every step."""
 
 
@@ -113,11 +113,6 @@ def read_split(batch: Rows, job: Job, vocab: Vocabulary | None) -> Iterator[Rows
             if not job.skip_bad:
                 raise
             yield {"split": split.number, "bad": error.message}
-
-
-def without_ids(batch: Rows) -> Rows:
-    """What the driver needs of the rows of `read_split`."""
-    return {name: column for name, column in batch.items() if name not in ("ids", "large_ids")}
 
 
 def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:

@@ -22,6 +22,7 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST, Derived, count_values
 from lidstone.ngram.scale.fitting.arrays import DERIVED, CountArrays, CountFiles, chunks, history_blocks
 from lidstone.ngram.scale.fitting.engine import Engine
+from lidstone.ngram.scale.memory import shared
 from lidstone.ngram.scale.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.scale.pieces import Ints
 from lidstone.ngram.storage.checked_tensors import read_arrays
@@ -100,7 +101,8 @@ def _write_totals(file: StreamFile, arrays: CountArrays, nodes: int) -> None:
     adjusted, trie = file.read("adjusted"), arrays.trie
     values = {"totals": arrays.counts, "adjusted_totals": adjusted.array}
     write = functools.partial(_write_sums, trie, {name: (file.target(name), values[name]) for name in values})
-    blocks = (block for order in range(2, trie.order + 1) for block in history_blocks(trie, order, nodes))
+    size = shared(trie.inner, nodes, cores())
+    blocks = (block for order in range(2, trie.order + 1) for block in history_blocks(trie, order, size))
     with ThreadPoolExecutor(cores()) as pool:
         for written in ahead((pool.submit(write, *block) for block in blocks), cores()):
             for name, part in written.result().items():

@@ -32,7 +32,7 @@ from lidstone.ngram.scale.fitting.arrays import (
 )
 from lidstone.ngram.scale.fitting.derive import derive_to_file, read_derived
 from lidstone.ngram.scale.fitting.engine import Engine, Threads
-from lidstone.ngram.scale.memory import format_size, resident
+from lidstone.ngram.scale.memory import format_size, resident, shared
 from lidstone.ngram.scale.memory import plan as plan_memory
 from lidstone.ngram.scale.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.scale.pages import PAGE_SHARE, limit_pages
@@ -209,11 +209,12 @@ def _fill(
     file.append("rows", np.zeros(int(trie.levels[1])))
     file.file.flush()
     task = functools.partial(fill_block, plan.fill, file.target("rows"), file.target("backoffs"))
-    blocks = ((order, *block) for order in range(2, trie.order + 1) for block in history_blocks(trie, order, nodes))
-    for rows, backoffs, size in engine.run(task, files, arrays, blocks):
+    size = shared(trie.size, nodes, engine.workers)
+    blocks = ((order, *block) for order in range(2, trie.order + 1) for block in history_blocks(trie, order, size))
+    for rows, backoffs, filled in engine.run(task, files, arrays, blocks):
         file.take("rows", rows)
         file.take("backoffs", backoffs)
-        advance(size)
+        advance(filled)
 
 
 def fill_block(
