@@ -189,8 +189,8 @@ class WordReader:
 
     def vocabulary(self) -> Vocabulary:
         """The words read, in order; the known ones `<unk>`, `</s>`, `<s>` lead the arena."""
-        words = self.arena[: self.state[4]].tobytes().decode().split("\n")
-        return Vocabulary.from_words(words[3:-1])
+        unk, eos, _, *words, _ = self.arena[: self.state[4]].tobytes().decode().split("\n")
+        return Vocabulary(len(words) + 2, eos=1, unk=0, tokens=(unk, eos, *words))
 
     def _intern(self, text: npt.NDArray[np.uint8]) -> int:
         from lidstone.text import interning

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import InputError
@@ -146,12 +147,14 @@ def _write_table(
 ) -> None:
     plan = make_plan(smoother, name, counts)
     signature = make_signature(smoother, plan.name, counts, plan.notes)
-    shapes, metadata = _layout(counts, signature)
+    strings, vocabulary = vocabulary_parts(counts.vocab)
+    metadata = make_metadata("table", {"vocabulary": vocabulary, "signature": signature})
+    shapes = _layout(counts, strings)
     _check_output_space(target.resolve().parent, sum(shape.nbytes for shape in shapes.values()))
     with atomic_write(target) as temporary, progress_bar(counts.trie.size, "fitting", show=show) as advance:
         file = StreamFile(temporary, shapes, metadata)
         try:
-            _copy(file, counts)
+            _copy(file, counts, strings)
             _fill(file, counts, files, plan, nodes, engine, advance)
             files.check()
             file.finish()
@@ -166,9 +169,8 @@ def _check_output_space(folder: Path, needed: int) -> None:
         raise InputError(f"the table takes {format_size(needed)}; {folder} has {format_size(free)}", hint=hint)
 
 
-def _layout(counts: Counts, signature: dict[str, Any]) -> tuple[dict[str, Shape], dict[str, str]]:
+def _layout(counts: Counts, strings: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
     trie, number = counts.trie, np.dtype(np.float64)
-    strings, vocabulary = vocabulary_parts(counts.vocab)
     copied: dict[str, Ints] = {
         "levels": trie.levels,
         "words": trie.words,
@@ -178,13 +180,11 @@ def _layout(counts: Counts, signature: dict[str, Any]) -> tuple[dict[str, Shape]
     shapes = {name: Shape(array.dtype, len(array)) for name, array in copied.items()}
     shapes |= {"base": Shape(number, counts.vocab.size), "rows": Shape(number, trie.size)}
     shapes |= {"backoffs": Shape(number, trie.inner)}
-    shapes |= {name: Shape(array.dtype, len(array)) for name, array in strings.items()}
-    return shapes, make_metadata("table", {"vocabulary": vocabulary, "signature": signature})
+    return shapes | {name: Shape(array.dtype, len(array)) for name, array in strings.items()}
 
 
-def _copy(file: StreamFile, counts: Counts) -> None:
+def _copy(file: StreamFile, counts: Counts, strings: Mapping[str, NDArray[Any]]) -> None:
     """What the table has in common with the counts: the trie and the words."""
-    strings, _ = vocabulary_parts(counts.vocab)
     for name, array in strings.items():
         file.append(name, array)
     file.file.flush()

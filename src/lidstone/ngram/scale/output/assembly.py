@@ -63,8 +63,11 @@ def write_counts(
     with atomic_write(path) as temporary:
         sizes = _sizes(parts)
         levels = np.cumsum([0, parts.vocab.size + 1, *sizes.sum(axis=0)])
-        file = StreamFile(temporary, *_layout(parts, levels))
+        strings, vocabulary = vocabulary_parts(parts.vocab)
+        file = StreamFile(temporary, *_layout(parts, levels, strings, vocabulary))
         try:
+            for name, array in strings.items():
+                file.append(name, array)
             _write(file, parts, levels, sizes, workers)
             write_links(file, levels, workers, memory, advance)
             file.finish()
@@ -78,10 +81,11 @@ def _sizes(parts: Parts) -> NDArray[np.int64]:
     return np.array(found, np.int64).reshape(len(found), parts.order - 1)
 
 
-def _layout(parts: Parts, levels: NDArray[np.int64]) -> tuple[dict[str, Shape], dict[str, str]]:
+def _layout(
+    parts: Parts, levels: NDArray[np.int64], strings: Mapping[str, NDArray[Any]], vocabulary: Mapping[str, Any]
+) -> tuple[dict[str, Shape], dict[str, str]]:
     size, inner, nodes = int(levels[-1]), int(levels[-2]), np.dtype(node_type(int(levels[-1])))
     counts = np.dtype(count_type(parts.unigrams))
-    strings, vocabulary = vocabulary_parts(parts.vocab)
     shapes = {
         "levels": Shape(np.dtype(np.int64), len(levels)),
         "words": Shape(np.dtype(np.int32), size),
@@ -96,9 +100,6 @@ def _layout(parts: Parts, levels: NDArray[np.int64]) -> tuple[dict[str, Shape], 
 
 
 def _write(file: StreamFile, parts: Parts, levels: NDArray[np.int64], sizes: NDArray[np.int64], workers: int) -> None:
-    strings, _ = vocabulary_parts(parts.vocab)
-    for name, array in strings.items():
-        file.append(name, array)
     file.append("levels", levels)
     file.append("words", np.arange(levels[1]))
     file.append("counts", parts.unigrams)
