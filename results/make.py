@@ -12,8 +12,8 @@ from study import Study
 from lidstone.files import write_text
 
 MARKS = "<!-- results -->", "<!-- end of results -->"
-STUDIES = ("tatoeba", "lafand_fr_wol", "lafand_en_ibo", "wikitext2", "multi30k")
-LAFAND = ("lafand_fr_wol", "lafand_en_ibo")
+STUDIES = ("tatoeba", "lafand_en_ibo", "lafand_en_yor", "wikitext2", "multi30k")
+LAFAND = ("lafand_en_ibo", "lafand_en_yor")
 INTRO = """# Results
 
 Do smoothing-based regularizers help, and should one train a network at all? This page is written by `make results`
@@ -35,7 +35,8 @@ AGAIN = """## Again
 $ lidstone sweep results/wikitext2.yaml --output results/wikitext2 --jobs 2     # goes on where it stopped
 $ lidstone sweep results/multi30k.yaml --output results/multi30k --jobs 2
 $ lidstone sweep results/tatoeba.yaml --output results/tatoeba --jobs 2
-$ lidstone sweep results/lafand_fr_wol.yaml --output results/lafand_fr_wol --jobs 2
+$ lidstone sweep results/lafand_en_ibo.yaml --output results/lafand_en_ibo --jobs 2
+$ lidstone sweep results/lafand_en_yor.yaml --output results/lafand_en_yor --jobs 2
 $ python results/ngrams.py                                                      # the n-gram model alone
 $ make results
 ```
