@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-PER_MILLION = {"memory": 0.25, "one core": 0.4, "disk": 1.0, "ray 1": 2.0, "ray 2": 1.5, "lmplz": 2.5}
+PER_MILLION = {"memory": 0.25, "disk": 1.0, "ray 1": 2.0, "ray 2": 1.5, "lmplz": 2.5}
 """Seconds per million tokens at order 5, until there are figures of the machine itself."""
 START = {"ray 1": 30.0, "ray 2": 30.0, "lmplz": 0.5}
 """Seconds to start a process with warm kernels; others take `USUAL_START`."""
@@ -38,7 +38,7 @@ def missing(methods: list[str], tokens: int, order: int, runs: dict[str, Any], n
     """The methods to measure at this size: those without figures that can work."""
     done = runs.get(name, {}).get("methods", {})
     fitting = fits_in_memory(tokens, order)
-    return [m for m in methods if m not in done and (fitting or m not in ("memory", "one core"))]
+    return [m for m in methods if m not in done and (fitting or m != "memory")]
 
 
 def rounds_within(per_round: float, wanted: int, left: float) -> int:

@@ -1,7 +1,8 @@
 """Continuation counts: how many distinct words stand before each n-gram of a trie.
 
 The n-grams w1 w2 .. whose first word is w1 have their suffixes w2 .. in ascending order, so a thread that takes, for
-every w1, the range with w2 in its share counts suffixes that no other thread counts.
+every w1, the range with w2 in its share counts suffixes that no other thread counts. Suffixes of n-grams of different
+lengths are different anyway.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from lidstone.ngram.counting_kernels import AHEAD, cut_children
 from lidstone.ngram.trie import Trie
-from lidstone.parallel import shares_for, threads_for
+from lidstone.parallel import threads_for
 from lidstone.text.interning import prefetch
 
 
@@ -39,14 +40,13 @@ def adjusted_counts(trie: Trie, counts: NDArray[np.int32], threads: int | None =
 
 
 def _count_all_suffixes(trie: Trie, adjusted: NDArray[np.int32], threads: int) -> None:
-    """Add 1 to the suffix of every n-gram; threads take shares of second words."""
-    places = _places(trie, shares_for(threads))
+    """Add 1 to the suffix of every n-gram; threads take shares of second words, of the longest n-grams first."""
+    places = [_places(trie, threads)]
+    for _ in range(3, trie.order + 1):
+        places.append(trie.first[places[-1]].astype(np.int64))
+    shares = [share for found in reversed(places) for share in pairwise(np.ascontiguousarray(found.T))]
     with ThreadPoolExecutor(threads) as pool:
-        for order in range(2, trie.order + 1):
-            shares = pairwise(np.ascontiguousarray(places.T))
-            list(pool.map(lambda share: count_suffixes(trie.suffixes, *share, adjusted), shares))
-            if order < trie.order:
-                places = trie.first[places].astype(np.int64)
+        list(pool.map(lambda share: count_suffixes(trie.suffixes, *share, adjusted), shares))
 
 
 def _places(trie: Trie, shares: int) -> NDArray[np.int64]:

@@ -91,8 +91,8 @@ class _Counter:
         entries = self._sorted_by_word()
         for length in range(1, self.order):
             followed = self._followed(entries, length)
-            starts = self._starts(followed, length)
-            entries = self._scatter(entries, starts, int(followed.sum(dtype=np.int64)), length)
+            starts, size = self._starts(followed, length)
+            entries = self._scatter(entries, starts, size, length)
             self._group(entries, followed, starts[:, 0], _shift(length, self.order))
         self.first[self.bounds[-2]] = self.bounds[-1]
         sizes = {"words": self.bounds[-1], "suffixes": self.bounds[-1], "counts": self.bounds[-1]}
@@ -125,16 +125,26 @@ class _Counter:
         followed: NDArray[np.int32] = kernels.followed(self.stream, entries, counts, start, length)
         return followed
 
-    def _starts(self, followed: NDArray[np.int32], length: int) -> NDArray[np.int64]:
-        """(V + 1, threads): where the n-grams go that begin with a word and whose second word is in a share."""
-        sums = kernels.sums_at(followed, self.places.ravel()).reshape(self.places.shape)
+    def _starts(self, followed: NDArray[np.int32], length: int) -> tuple[NDArray[np.int64], int]:
+        """(V + 1, threads): where the n-grams go that begin with a word and have their second in a share; how many."""
+        found = self._sums_at(followed, np.append(self.places, len(followed)))
+        sums, size = found[:-1].reshape(self.places.shape), int(found[-1])
         if length > 1 or len(self.cuts) == 2:
-            return np.asarray(sums)
+            return sums, size
         shares = np.searchsorted(self.cuts[1:-1], np.arange(self.vocab_size), side="right").astype(np.uint16)
         found = np.zeros((len(self.parts), self.vocab_size + 1, len(self.cuts) - 1), np.int32)
         self._run([(kernels.count_pairs, self.stream, *p, shares, f) for p, f in zip(self.parts, found, strict=True)])
         pairs = found.sum(axis=0)
-        return np.asarray(np.cumsum(pairs, axis=1) - pairs + sums)
+        return np.cumsum(pairs, axis=1) - pairs + sums, size
+
+    def _sums_at(self, values: NDArray[np.int32], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sum of the values before each position; positions are ascending."""
+        bounds = [len(values) * part // len(self.parts) for part in range(len(self.parts) + 1)]
+        shares = np.split(positions, np.searchsorted(positions, bounds[1:-1]))
+        ranges = list(zip(pairwise(bounds), shares, strict=True))
+        sums = self._run([(kernels.sums_at, values[b:e], np.append(share - b, e - b)) for (b, e), share in ranges])
+        before = np.cumsum([0, *(found[-1] for found in sums)])
+        return np.concatenate([found[:-1] + start for found, start in zip(sums, before[:-1], strict=True)])
 
     def _scatter(self, entries: NDArray, starts: NDArray[np.int64], size: int, length: int) -> NDArray:
         """The entries of the n-grams one word longer than `length`, in their order."""
@@ -146,7 +156,7 @@ class _Counter:
             in_stream = self.order == 2 or self.eos is not None  # then entries hold all that is needed of the stream
             extended = self.stream[:size] if in_stream else np.empty(size, np.int32)
         base = self.bounds[-2]
-        ends = kernels.sums_at(self.counts[base : self.bounds[-1]], self.blocks[self.cuts]).tolist()
+        ends = self._sums_at(self.counts[base : self.bounds[-1]], self.blocks[self.cuts]).tolist()
         stream = self.stream.view(np.uint32)
         ahead = self.eos is not None and length == self.order - 2  # without eos, `followed` needs positions
         calls: list[tuple[Any, ...]] = []

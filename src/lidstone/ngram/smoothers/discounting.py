@@ -73,9 +73,12 @@ def counts_of_counts(counts: Counts, weights: Weights, order: int, *, adjusted: 
 @njit(cache=True, nogil=True)
 def count_small(values, found, negative):  # type: ignore[no-untyped-def]
     """Count the values 0 .. 4, and those above; and the negative ones."""
+    own, below = np.zeros(6, np.int64), 0  # threads that write to neighbours in memory wait for each other
     for value in values:
-        found[min(np.uint64(value), np.uint64(5))] += 1
-        negative[0] += value < 0
+        own[min(np.uint64(value), np.uint64(5))] += 1
+        below += value < 0
+    found += own
+    negative[0] += below
 
 
 def interpolate(
