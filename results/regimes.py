@@ -17,6 +17,7 @@ from study import HERE, Study
 from lidstone.report.render import to_markdown
 
 BLIMP = HERE / "blimp.json"
+LANGUAGES = {"en": "English", "ibo": "Igbo", "yor": "Yoruba"}
 
 
 def tatoeba() -> str:
@@ -29,7 +30,8 @@ def tatoeba() -> str:
 def lafand(name: str) -> str:
     """The chapter on one pair of languages of LAFAND-MT."""
     corpus = Study.of(name).recipe.corpus
-    return plain_chapter(f"Translation: {corpus.name}, from {corpus.source_language}", Study.of(name), [])
+    source, target = (LANGUAGES[language] for language in (corpus.source_language, corpus.target_language))
+    return plain_chapter(f"Translation with little data: {source} to {target} (LAFAND-MT)", Study.of(name), [])
 
 
 def plain_chapter(title: str, study: Study, more: Sequence[str]) -> str:
