@@ -31,6 +31,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "lidstone-scale")
     arguments = parser.parse_args()
+    if not hasattr(os, "sched_setaffinity"):
+        parser.error("this system does not let a process choose its cores; use Linux")
     arguments.folder.mkdir(exist_ok=True, parents=True)
     found = {}
     for tokens in map(int, arguments.tokens):
