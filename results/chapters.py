@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pages
 from opening import regime
 from pages import percent, picture
 from reading import both_metrics, contrasts, findings, recommendation
-from sizes import CHOSEN, sizes, texts
+from sizes import CHOSEN, sizes, studied
 from study import HERE, Study
 
 from lidstone.evaluation.attainable import warnings_for
@@ -20,9 +20,9 @@ from lidstone.report.render import to_markdown
 from lidstone.report.runs import Run
 
 COST = (
-    "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); measured twice, figures "
-    "moved by up to 0.06. The times in the runs' own files, and so in the page's figure of cost, include pauses: the "
-    "machine was needed for other things now and then."
+    "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); two measurements differed by "
+    "up to 0.06. Peak memory is the least over the runs of a method. The training times in the run files include "
+    "interruptions: do not compare them."
 )
 MORE_TEXT = (
     "Test perplexity per word; γ is the better of 0.2 and 0.4 on validation, all else as above, network included."
@@ -36,6 +36,7 @@ def language_modelling() -> str:
     return chapter(
         f"Language modelling in n-gram territory: {percent(study.recipe.corpus.fraction)} of WikiText-2",
         study,
+        [regime(studied("wikitext2"))],
         f"### More text\n\n{MORE_TEXT}\n\n{size}" if size else "",
     )
 
@@ -46,7 +47,7 @@ def translation() -> str:
     return chapter(f"Translation: {study.recipe.corpus.limit:,} captions of Multi30k, German to English", study)
 
 
-def chapter(title: str, study: Study, more: str = "") -> str:
+def chapter(title: str, study: Study, more_before: Sequence[str] = (), more: str = "") -> str:
     """A study in words, pictures and tables, and as a page of its own."""
     if not study.runs("none"):
         return ""
@@ -54,20 +55,18 @@ def chapter(title: str, study: Study, more: str = "") -> str:
     reading = [
         *findings(study, study.names("paper"), "With the paper's strengths"),
         *findings(study, study.names(""), "With strengths chosen here"),
-        "Beyond the paper (p: the exact rank-sum test, against the first number):\n",
+        "Beyond the paper (p: the exact rank-sum test, uncorrected, against the first number):\n",
         *contrasts(study),
         *both_metrics(study),
         *recommendation(study),
     ]
-    every = [run for name in study.recipe.method_names for runs in study.tried(name) for run in runs]
-    whole = Report.from_runs(every, compare=CompareRuns(exact=True))
-    whole.to_html(pages.PAGES / f"{study.folder.name}.html")
+    write_page(study)
     return "\n".join(
         [
             f"## {title}\n",
             about(study) + "\n",
             missing(study),
-            regime(texts()[1]) if study.folder.name == "wikitext2" else "",
+            *more_before,
             "### What the runs say\n",
             *reading,
             "",
@@ -82,6 +81,12 @@ def chapter(title: str, study: Study, more: str = "") -> str:
     )
 
 
+def write_page(study: Study) -> None:
+    """The page of a study, with every setting that was tried."""
+    every = [run for name in study.recipe.method_names for runs in study.tried(name) for run in runs]
+    Report.from_runs(every, compare=CompareRuns(exact=True)).to_html(pages.PAGES / f"{study.folder.name}.html")
+
+
 def about(study: Study) -> str:
     """What was trained on what."""
     run, recipe = study.runs("none")[0], study.recipe
@@ -92,7 +97,7 @@ def about(study: Study) -> str:
         f"{recipe.model.width}), dropout {run.config['model']['dropout']} without regularizer. "
         f"Test: {run.signature['test_sentences']:,} sentences, "
         f"{run.metrics['test']['tokens']:,} tokens. One core of an AMD EPYC for each run, torch "
-        f"{record['versions']['torch']}. {_scorers(run)}"
+        f"{record['versions']['torch']}. {_scorers(run)}Settings were chosen on {_validation(study)}. {_edges(study)}"
         f"All settings are in [results/{study.folder.name}.yaml](../results/{study.folder.name}.yaml)."
     )
 
@@ -102,6 +107,23 @@ def _scorers(run: Run) -> str:
     signatures = {name: run.metrics["test"].get(f"{name.lower()}_signature") for name in ("BLEU", "chrF")}
     told = " and ".join(f"{name} is `{signature}`" for name, signature in signatures.items() if signature)
     return f"{told} (sacreBLEU). " if told else ""
+
+
+def _validation(study: Study) -> str:
+    limit = study.recipe.evaluation.valid_limit
+    return f"the first {limit} validation sentences" if limit else "all validation sentences"
+
+
+def _edges(study: Study) -> str:
+    """For how many methods the chosen strength is the least or the largest that was tried."""
+    grids = [
+        ({run.method.get("gamma_plus") for runs in study.tried(name) for run in runs}, study.runs(name)[0])
+        for name in study.recipe.method_names
+        if study.runs(name)
+    ]
+    searched = [(strengths, run) for strengths, run in grids if len(strengths) > 1]
+    edge = sum(run.method.get("gamma_plus") in (min(strengths), max(strengths)) for strengths, run in searched)
+    return f"For {edge} of {len(searched)} methods the best strength is at the edge of its grid. " if searched else ""
 
 
 def missing(study: Study) -> str:
@@ -120,14 +142,14 @@ def weak_test(study: Study, where: str, systems: int = 1) -> str:
     """A warning where no test over so few seeds, of so many methods together, can be significant."""
     seeds = len(study.recipe.sweep.seeds)
     return "".join(
-        f"No † can stand {where}: {warning}.{' The tests over sentences could tell more.' if systems == 1 else ''}\n"
+        f"No † is possible {where}: {warning}.{' Tests over sentences have more power.' if systems == 1 else ''}\n"
         for warning in warnings_for("rank-sum-exact", (seeds, seeds), systems=systems)
     )
 
 
 def headline(study: Study, **options: Any) -> Report | None:
-    """The paper's methods, the exact form, trigrams, and what one would use instead; with several seeds each."""
-    names = [*study.names("paper", "", "exact", "exact trigrams"), *study.baselines]
+    """The paper's methods with strengths chosen here, the exact form, trigrams, and what one would use instead."""
+    names = [*study.names("", "exact", "exact trigrams"), *study.baselines]
     return study.report([name for name in names if len(study.runs(name)) > 1], **options)
 
 

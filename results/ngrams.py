@@ -2,7 +2,8 @@
 
     python results/ngrams.py
 
-Modified Kneser-Ney of the training text, order 2 to 5 by validation; the same ids, test text and denominators as the
+Modified Kneser-Ney of the training text, order 2 to 5 by all of the validation text; `valid_perplexity` is that of the
+sentences that the networks' settings were chosen on. The same ids, test text and denominators as the
 networks of the study, through the code that scores every run.
 """
 
@@ -28,7 +29,6 @@ TEXTS = {
     "wikitext2 0.1": ("wikitext2.yaml", "corpus.fraction=0.1"),
     "wikitext2 0.3": ("wikitext2.yaml", "corpus.fraction=0.3"),
     "tatoeba": ("tatoeba.yaml",),
-    "demo": ("demo",),
 }
 
 
@@ -38,10 +38,13 @@ def score(recipe: Recipe) -> dict[str, Any]:
     choice = choose_ngram(prepared, recipe.evaluation.ngram_orders)
     assert choice is not None
     nll = ngram_nll(choice.table, list(prepared.test.target))
+    limit = recipe.evaluation.valid_limit
+    valid = ngram_nll(choice.table, list(prepared.valid.target)[:limit])
     words = int(prepared.test.words.sum()) + len(prepared.test)
     return {
         "order": choice.order,
         "valid_by_order": {str(order): value for order, value in choice.perplexities.items()},
+        "valid_perplexity": math.exp(valid.mean()),
         "perplexity": choice.table.perplexity(prepared.test.target.stream).value,
         "word_perplexity": math.exp(float(nll.sum()) / words),
         "tokens": len(nll),
@@ -56,7 +59,7 @@ def main(names: list[str]) -> None:
     kept = json.loads(FILE.read_text()) if FILE.is_file() else {}
     for name in names or TEXTS:
         file, *overrides = TEXTS[name]
-        recipe = load_recipe(HERE / file if file.endswith(".yaml") else file, overrides)
+        recipe = load_recipe(HERE / file, overrides)
         kept[name] = score(recipe)
         print(f"{name}: {kept[name]['perplexity']:.2f} (order {kept[name]['order']})", flush=True)
         write_text(FILE, json.dumps({name: kept[name] for name in TEXTS if name in kept}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The page for a hurried reader: who should use what, with the number that says so; all of it from the runs."""
+"""The summary: who should use what, with the number that says so; all of it from the runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from study import HERE, Study, mean_on_test
+from study import HERE, Study, mean_on_test, of_common_seeds, p_value, seeds
 
-from lidstone.evaluation.significance import rank_sum
-from lidstone.report.render import number, p_text, signed
+from lidstone.report.render import number, signed
 from lidstone.report.runs import Run
 
 NGRAMS = HERE / "ngrams.json"
@@ -26,7 +25,7 @@ class Text:
     study: Study
     ngram_key: str
     rival: str | None = None
-    """the regularized method to show; by default the one that validation likes best"""
+    """the regularized method to show; by default the one that is best on validation"""
 
     @property
     def none(self) -> list[Run]:
@@ -35,7 +34,7 @@ class Text:
 
     @property
     def best(self) -> tuple[str, list[Run]]:
-        """The regularized method that validation likes best, among those with as many seeds as any.
+        """The regularized method that is best on validation, among those with as many seeds as any.
 
         Not the residual, which needs the n-gram model at test time.
         """
@@ -57,12 +56,7 @@ class Text:
         """Whether the n-gram model is better than the unregularized network on validation; None without runs."""
         if not self.none:
             return None
-        return bool(self.ngram_on_valid < mean(run.value("valid", "perplexity") for run in self.none))
-
-    @property
-    def ngram_on_valid(self) -> float:
-        """The best order's perplexity on the whole validation text."""
-        return float(min(dict(json.loads(NGRAMS.read_text())[self.ngram_key]["valid_by_order"]).values()))
+        return self.ngram["valid_perplexity"] < self.study.on_valid(self.none)
 
 
 def mixture_of(runs: Sequence[Run]) -> tuple[float, int]:
@@ -92,7 +86,7 @@ def _mixed(runs: Sequence[Run]) -> str:
     value, count = mixture_of(runs)
     if not count:
         return "not measured"
-    return number(value) + ("" if count == len(runs) else f" ({_seeds(count)})")
+    return number(value) + ("" if count == len(runs) else f" ({seeds(count)})")
 
 
 def advice(texts: Sequence[Text]) -> list[str]:
@@ -125,7 +119,7 @@ def _mixture(texts: Sequence[Text]) -> str:
         value, count = mixture_of(text.none)
         if count:
             alone = min(mean_on_test(text.none, "perplexity"), text.ngram["perplexity"])
-            told.append(f"{number(value)}, {signed(100 * (value / alone - 1))} % ({text.title}, {_seeds(count)})")
+            told.append(f"{number(value)}, {signed(100 * (value / alone - 1))} % ({text.title}, {seeds(count)})")
     found = "; ".join(told) or "not measured yet"
     return f"- **The mixture** of the plain network and the n-gram model, against the better of the two: {found}."
 
@@ -137,8 +131,7 @@ def _regularizer(texts: Sequence[Text]) -> str:
         if runs:
             scores = [[run.value("test", "perplexity") for run in found] for found in (runs, text.none)]
             change = 100 * (mean(scores[0]) / mean(scores[1]) - 1)
-            sure = f", {p_text(rank_sum(*scores, exact=True).p_value)}" if min(map(len, scores)) > 2 else ""
-            told.append(f"{signed(change)} % with `{name}` ({text.title}, {_seeds(len(runs))}{sure})")
+            told.append(f"{signed(change)} % with `{name}` ({text.title}, {seeds(len(runs))}, {p_value(*scores)})")
     found = "; ".join(told) or "not measured yet"
     return f"- **The regularizer**, where a network must stand alone, against no regularizer: {found}."
 
@@ -146,25 +139,61 @@ def _regularizer(texts: Sequence[Text]) -> str:
 def _both(texts: Sequence[Text]) -> str:
     told = []
     for text in texts:
-        (plain, some), (mixed, count) = mixture_of(text.none), mixture_of(text.best[1])
-        if some and count:
-            verdict = "adds to the mixture" if mixed < plain else "adds nothing to the mixture"
-            seeds = _seeds(min(some, count))
-            told.append(f"{number(mixed)} against {number(plain)}: the regularizer {verdict} ({text.title}, {seeds})")
+        plain, mixed = ([_mixture_on(run, "test") for run in runs] for runs in of_common_seeds(*_with_mixture(text)))
+        if mixed:
+            both, change = (mean(mixed), mean(plain)), 100 * (mean(mixed) / mean(plain) - 1)
+            told.append(
+                f"{' against '.join(map(number, both))}, {signed(change)} % "
+                f"({text.title}, {seeds(len(mixed))}, {p_value(mixed, plain)})"
+            )
     found = "; ".join(told) or "not measured yet"
-    return f"- **Both**, a regularized network in the mixture, against the plain one in it: {found}."
+    return (
+        "- **Both**, the best regularized network in the mixture, with the strength that is best alone, against the "
+        f"plain network in it: {found}.{''.join(map(_best_in_mixture, texts))}"
+    )
+
+
+def _with_mixture(text: Text) -> tuple[list[Run], list[Run]]:
+    plain, best = ([run for run in runs if run.mixture] for runs in (text.none, text.best[1]))
+    return plain, best
+
+
+def _mixture_on(run: Run, split: str) -> float:
+    return float(run.mixture[split]["perplexity"])
+
+
+def _best_in_mixture(text: Text) -> str:
+    """The setting that is best on validation after mixing; nothing where fewer than three methods were mixed."""
+    study = text.study
+    tried = {
+        name: [runs[0] for runs in study.tried(name) if runs and runs[0].mixture]
+        for name in study.recipe.method_names
+        if name != RESIDUAL
+    }
+    tried = {name: runs for name, runs in tried.items() if runs}
+    if "none" not in tried or len(tried) < 3:
+        return ""
+    best = {name: min(runs, key=lambda run: _mixture_on(run, "valid")) for name, runs in tried.items()}
+    name = min(best, key=lambda name: _mixture_on(best[name], "valid"))
+    if name == "none":
+        return f" Of all settings tried, the mixture with the plain network is best on validation ({text.title})."
+    strength = best[name].config["regularizer"]["gamma"]
+    return (
+        f" If settings are chosen for the mixture instead, validation chooses `{name}` with γ = {strength}: "
+        f"{number(_mixture_on(best[name], 'test'))} against {number(_mixture_on(best['none'], 'test'))} with the plain "
+        f"network ({text.title}, 1 seed)."
+    )
 
 
 def _residual(texts: Sequence[Text]) -> list[str]:
     """The network that was trained on top of the n-gram model, beside the mixture; nothing before it has been run."""
     told = []
     for text in texts:
-        runs, plain = text.study.runs(RESIDUAL), mixture_of(text.none)[0]
+        runs, plain = of_common_seeds(text.study.runs(RESIDUAL), text.none)
         if runs:
-            alone, mixed = number(mean_on_test(runs, "perplexity")), number(mixture_of(runs)[0])
-            told.append(
-                f"{alone}, and {mixed} mixed once more, against {number(plain)} ({text.title}, {_seeds(len(runs))})"
-            )
+            alone = number(mean_on_test(runs, "perplexity"))
+            mixed, other = _mixed(runs), _mixed(plain)
+            told.append(f"{alone}, and {mixed} mixed once more, against {other} ({text.title}, {seeds(len(runs))})")
     if not told:
         return []
     return [
@@ -173,47 +202,48 @@ def _residual(texts: Sequence[Text]) -> list[str]:
     ]
 
 
-def neither(study: Study) -> str:
-    """Translation: whether any method beats no regularization significantly."""
-    none = study.runs("none")
-    if not none:
+def translated(study: Study) -> str:
+    """A translation study in one sentence: none, label smoothing and the smoother that is best on validation."""
+    found = {name: runs for name in study.recipe.method_names if (runs := study.runs(name))}
+    most = max(map(len, found.values()), default=0)
+    full = {name: runs for name, runs in found.items() if len(runs) == most}
+    smoothers = [name for name in full if study.recipe.method(name).regularizer.smoother]
+    usual = "label-smoothing"
+    if not smoothers or not {"none", usual} <= full.keys():
         return ""
-    plain = [run.value("test", "bleu") for run in none]
-    rivals = {name: study.runs(name) for name in study.recipe.method_names if name != "none"}
-    full = {name: runs for name, runs in rivals.items() if len(runs) == len(none)}
-    if not full:
-        return ""
-    name, runs = min(full.items(), key=lambda item: mean(map(study.order, item[1])))
-    scores = [run.value("test", "bleu") for run in runs]
-    p = p_text(rank_sum(scores, plain, exact=True).p_value)
+    best = {name: study.on_valid(runs) for name, runs in full.items()}
+    smoother, winner = max(smoothers, key=best.__getitem__), max(best, key=best.__getitem__)
+    plain, smoothed, ours = ([run.value("test", "bleu") for run in full[name]] for name in ("none", usual, smoother))
     return (
-        f"{number(mean(scores))} BLEU with `{name}`, best on validation, against {number(mean(plain))} without "
-        f"({study.recipe.name}, {_seeds(len(runs))}, {p})"
+        f"{number(mean(plain))} BLEU without a regularizer, {number(mean(smoothed))} with label smoothing, "
+        f"{number(mean(ours))} with `{smoother}`, the best smoother on validation ({study.recipe.name}, {seeds(most)}; "
+        f"{p_value(ours, plain)} against none; of all methods validation prefers `{winner}`)"
     )
 
 
 def missing_cells(study: Study) -> str:
     """Which settings and seeds of a study have not been run; nothing where it is complete."""
-    told = []
+    told, planned = [], len(study.recipe.sweep.seeds)
     for name in study.recipe.method_names:
         tried = study.tried(name)
-        waiting, seeds = sum(not runs for runs in tried), len(study.runs(name))
+        waiting, done = sum(not runs for runs in tried), len(study.runs(name))
         if waiting:
             told.append(f"`{name}`: {waiting} of {len(tried)} settings")
-        elif seeds < len(study.recipe.sweep.seeds):
-            told.append(f"`{name}`: {len(study.recipe.sweep.seeds) - seeds} of {len(study.recipe.sweep.seeds)} seeds")
+        elif done < planned:
+            told.append(f"`{name}`: {planned - done} of {planned} seeds")
     return "; ".join(told)
 
 
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
-
-
 def regime(text: Text) -> str:
-    """Whether a study may count: the unregularized network must beat the n-gram model on validation."""
-    plain = mean(run.value("valid", "perplexity") for run in text.none) if text.none else math.nan
-    verdict = "the n-gram model is better, so the study does not count" if text.ngram_wins else "the network is better"
+    """Whether the unregularized network beats the n-gram model on validation; nothing before it has been run."""
+    if not text.none:
+        return ""
+    verdict = (
+        "the n-gram model is better, so nobody should use these networks alone"
+        if text.ngram_wins
+        else "the network is better"
+    )
     return (
-        f"On validation none has {number(plain)}, the best n-gram model (order {text.ngram['order']}) "
-        f"{number(text.ngram_on_valid)}: {verdict}.\n"
+        f"On validation none has {number(text.study.on_valid(text.none))}, the best n-gram model "
+        f"(order {text.ngram['order']}) {number(text.ngram['valid_perplexity'])}: {verdict}.\n"
     )

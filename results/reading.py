@@ -1,4 +1,4 @@
-"""What the runs say, in words: the paper's findings, what single choices do, which method validation likes best.
+"""What the runs say, in words: the paper's findings, what single choices do, which method is best on validation.
 
 Every yes or no is computed; where runs are missing, nothing is said.
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
-from study import Study, mean_on_test
+from study import Study, mean_on_test, p_value, seeds
 
-from lidstone.evaluation.significance import rank_sum
 from lidstone.report.labels import Label
-from lidstone.report.render import number, p_text
+from lidstone.report.render import number
 from lidstone.report.table import Row
 
 
@@ -25,19 +24,28 @@ def findings(study: Study, methods: Iterable[str], where: str) -> list[str]:
     none, *others = rows.values()
     winners = [row for row in others if report.metric.better(row.value, none.value)]
     sure = ", ".join(row.label.short for row in winners if row.marks)
-    best = min(others, key=lambda row: report.metric.order(row.value))
     add, turing, mercer = (rows[name] for name in ("add-lambda", "good-turing", "jelinek-mercer"))
+    best, second, *_ = sorted(others, key=lambda row: report.metric.order(row.value))
+    rival = second if best is mercer else mercer
     beaten = [row for row in (turing, mercer) if report.metric.better(row.value, add.value)]
     return [
         f"{where}:\n",
         _answer(
             "Do all beat no regularization?",
             len(winners) == len(others),
-            f"{len(winners)} of {len(others)}; significantly: {sure or 'no one'}",
+            f"{len(winners)} of {len(others)}; {f'significantly: {sure}' if sure else 'none significantly'}",
         ),
-        _answer("Is Jelinek–Mercer best?", best is mercer, f"best is {_told(best)}"),
         _answer(
-            "Do Good–Turing and Jelinek–Mercer beat add-λ?", len(beaten) == 2, ", ".join(map(_told, rows.values()))
+            "Is Jelinek–Mercer best?",
+            best is mercer,
+            f"best is {_told(best)}, then {_told(second)}; "
+            f"{p_value(best.values, rival.values)} against {rival.label.short}",
+        ),
+        _answer(
+            "Do Good–Turing and Jelinek–Mercer beat add-λ?",
+            len(beaten) == 2,
+            f"{', '.join(map(_told, rows.values()))}; "
+            + " and ".join(f"{p_value(row.values, add.values)} for {row.label.short}" for row in (turing, mercer)),
         ),
         "",
     ]
@@ -73,13 +81,15 @@ def _contrast(study: Study, ways: Mapping[str, str]) -> str:
     runs = {way: found for way, found in runs.items() if found}
     if len(runs) < 2:
         return ""
-    seeds = sorted(set.intersection(*map(set, runs.values())))
-    values = {way: [found[seed].value("test", study.metric) for seed in seeds] for way, found in runs.items()}
+    common = sorted(set.intersection(*map(set, runs.values())))
+    if not common:
+        return ""
+    values = {way: [found[seed].value("test", study.metric) for seed in common] for way, found in runs.items()}
     (way, first), *others = values.items()
     told = [f"{number(mean(first))} {way}"]
     for way, scores in others:
-        told.append(f"{number(mean(scores))} {way} ({p_text(rank_sum(scores, first, exact=True).p_value)})")
-    return f"{Label(next(iter(runs.values()))[seeds[0]].name).short} {', '.join(told)}; {_seeds(len(seeds))}"
+        told.append(f"{number(mean(scores))} {way} ({p_value(scores, first)})")
+    return f"{Label(next(iter(runs.values()))[common[0]].name).short} {', '.join(told)}; {seeds(len(common))}"
 
 
 def both_metrics(study: Study) -> list[str]:
@@ -100,10 +110,10 @@ def both_metrics(study: Study) -> list[str]:
 
 
 def recommendation(study: Study) -> list[str]:
-    """The two methods that validation likes best; on the test set beside the paper's best, and the best in its form."""
+    """The two methods that are best on validation, on the test set beside the paper's best and the best in its form."""
     found = {name: study.runs(name) for name in study.recipe.method_names}
     rows = {name: runs for name, runs in found.items() if len(runs) > 1}
-    means = {name: mean(run.value("valid", study.metric) for run in runs) for name, runs in rows.items()}
+    means = {name: study.on_valid(runs) for name, runs in rows.items()}
     ranked = sorted(rows, key=lambda name: mean(map(study.order, rows[name])))
     published = [name for name in ranked if name in study.names("paper", "")]
     mercer = [name for name in published if name.startswith("jelinek-mercer")]
@@ -114,10 +124,10 @@ def recommendation(study: Study) -> list[str]:
     told = [f"they have {number(mean(values[first]))} and {_mean_and_seeds(values[second])}"]
     for rival in dict.fromkeys((mercer[0], published[0])):
         if rival not in (first, second):
-            p = [p_text(rank_sum(values[name], values[rival], exact=True).p_value) for name in (first, second)]
+            p = [p_value(values[name], values[rival]) for name in (first, second)]
             told.append(f"`{rival}` has {_mean_and_seeds(values[rival])} ({' and '.join(p)}, exact rank-sum)")
     return [
-        f"- Of all methods, validation likes `{first}` best ({number(means[first])}), then `{second}` "
+        f"- The best two methods on validation are `{first}` ({number(means[first])}) and `{second}` "
         f"({number(means[second])}). On the test set {'; '.join(told)}."
     ]
 
@@ -131,8 +141,4 @@ def _told(row: Row) -> str:
 
 
 def _mean_and_seeds(values: Sequence[float]) -> str:
-    return f"{number(mean(values))} over {_seeds(len(values))}"
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
+    return f"{number(mean(values))} over {seeds(len(values))}"

@@ -1,4 +1,4 @@
-"""The chapters on studies whose methods all had a search of equal size: Tatoeba and LAFAND-MT."""
+"""The chapters on studies that give every method a search of equal size: Tatoeba and LAFAND-MT."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-import pages
-from chapters import about
+from chapters import about, write_page
 from opening import regime
 from pages import percent, picture
-from sizes import texts
-from study import HERE, Study
+from sizes import studied
+from study import HERE, Study, seeds
 
 from lidstone.report.render import to_markdown
 
@@ -24,7 +23,7 @@ def tatoeba() -> str:
     """The chapter on Tatoeba, where the network is the better model."""
     study = Study.of("tatoeba")
     title = f"Language modelling: {percent(study.recipe.corpus.fraction)} of Tatoeba's English sentences"
-    return plain_chapter(title, study, [regime(texts()[0]), minimal_pairs(study)])
+    return plain_chapter(title, study, [regime(studied("tatoeba")), minimal_pairs(study)])
 
 
 def lafand(name: str) -> str:
@@ -39,8 +38,10 @@ def plain_chapter(title: str, study: Study, more: Sequence[str]) -> str:
     report = study.report([name for name in study.recipe.method_names if name != "none"], scopes=("seeds",))
     if report is None or not study.runs("none"):
         return ""
-    report.to_html(pages.PAGES / f"{study.folder.name}.html")
-    other = study.report(study.recipe.method_names, metric="chrf") if study.metric == "bleu" else None
+    write_page(study)
+    other = (
+        study.report(study.recipe.method_names, metric="chrf", scopes=("seeds",)) if study.metric == "bleu" else None
+    )
     tables = [to_markdown(found.table()) for found in (report, other) if found is not None]
     return "\n".join([f"## {title}\n", about(study) + "\n", *more, picture(report, study.folder.name), *tables])
 
@@ -63,10 +64,11 @@ def grammar(study: Study) -> list[str]:
     columns = _judges(study)
     if not columns:
         return []
-    told = "; ".join(f"{name} {_overall(runs):.1f}" for name, runs in columns.items())
+    shares = sorted(((_overall(runs), name) for name, runs in columns.items()), reverse=True)
+    told = "; ".join(f"{name} {share:.1f}" for share, name in shares)
     return [
-        "- **Grammar**, the percentage of minimal pairs (BLiMP) whose good sentence is likelier, 50 by chance: "
-        f"{told} ({study.recipe.name})."
+        "- **Grammar**, the percentage of minimal pairs (BLiMP) whose good sentence is likelier, 50 by chance, best "
+        f"first: {told} ({study.recipe.name}, {seeds(max(map(len, columns.values())))})."
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from opening import NGRAMS, Text
 from pages import percent
-from study import Study, mean_on_test
+from study import Study, mean_on_test, of_common_seeds
 
 from lidstone.report.render import number, signed
 from lidstone.report.runs import Run
@@ -25,12 +25,14 @@ def texts() -> list[Text]:
         Text(f"{percent(fraction)} of WikiText-2", sized_study(fraction), f"wikitext2 {fraction}", CHOSEN)
         for fraction in FRACTIONS
     ]
-    tatoeba, wikitext = Study.of("tatoeba"), Study.of("wikitext2")
-    return [
-        Text(f"{percent(tatoeba.recipe.corpus.fraction)} of Tatoeba, English", tatoeba, "tatoeba"),
-        Text(f"{percent(wikitext.recipe.corpus.fraction)} of WikiText-2", wikitext, "wikitext2"),
-        *sized,
-    ]
+    return [studied("tatoeba"), studied("wikitext2"), *sized]
+
+
+def studied(name: str) -> Text:
+    """The training text of the study on Tatoeba or WikiText-2."""
+    study = Study.of(name)
+    corpus = {"tatoeba": "Tatoeba, English", "wikitext2": "WikiText-2"}[name]
+    return Text(f"{percent(study.recipe.corpus.fraction)} of {corpus}", study, name)
 
 
 def sized_study(fraction: float) -> Study:
@@ -45,13 +47,13 @@ def sizes(methods: Sequence[str] = SIZED) -> str:
     ngrams = json.loads(NGRAMS.read_text())
     for fraction in FRACTIONS:
         study = sized_study(fraction)
-        none, *others = (study.runs(method) for method in ("none", *methods))
-        if none and all(others):
-            seeds, plain = min(map(len, (none, *others))), mean_on_test(none, PER_WORD)
+        none, *others = of_common_seeds(*(study.runs(method) for method in ("none", *methods)))
+        if none:
+            plain = mean_on_test(none, PER_WORD)
             ngram = ngrams[f"wikitext2 {fraction}"]
             alone = f"{number(ngram[PER_WORD])} ({ngram['order']})"
             cells = [number(plain), *(gain(runs, plain) for runs in others), alone]
-            lines.append(f"| {percent(fraction)} | {seeds} | {' | '.join(cells)} |")
+            lines.append(f"| {percent(fraction)} | {len(none)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 

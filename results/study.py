@@ -6,16 +6,20 @@ A row of a table is a method of the recipe: the setting that validation chose wi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from lidstone.evaluation.attainable import LEVEL, smallest_p
+from lidstone.evaluation.significance import rank_sum
 from lidstone.recipe.recipe import Recipe, load_recipe
 from lidstone.report import Report
 from lidstone.report.comparisons import CompareRuns
+from lidstone.report.render import p_text
 from lidstone.report.runs import Run, load_runs
 from lidstone.sweep.grid import search_cells
 
@@ -56,11 +60,16 @@ class Study:
     def runs(self, method: str) -> list[Run]:
         """The seeds of the setting that validation chose; none before all settings of the method were tried."""
         found = self.tried(method) if method in self.recipe.method_names else []
-        if not found or not all(found):
+        first = self.recipe.sweep.seeds[0]
+        if not found or any(not runs or runs[0].seed != first for runs in found):
             return []
-        chosen = min(found, key=lambda runs: self.order(runs[0]))  # the first seed has them all
+        chosen = min(found, key=lambda runs: self.order(runs[0]))
         name, _, _ = method.partition(", ")  # `jelinek-mercer, exact`: tables tell the form themselves
         return [replace(run, name=name) for run in chosen]
+
+    def on_valid(self, runs: Iterable[Run]) -> float:
+        """The mean on validation."""
+        return mean(run.value("valid", self.metric) for run in runs)
 
     def order(self, run: Run) -> float:
         """A key that sorts the best on validation first."""
@@ -85,6 +94,26 @@ class Study:
         """What one would use instead of a smoother."""
         names = [name for name in self.recipe.method_names if not self.recipe.method(name).regularizer.smoother]
         return [name for name in names if name != "none"]
+
+
+def of_common_seeds(*methods: Sequence[Run]) -> list[list[Run]]:
+    """The runs of several methods with the seeds that all of them have."""
+    common = set.intersection(*({run.seed for run in runs} for runs in methods))
+    return [[run for run in runs if run.seed in common] for runs in methods]
+
+
+def seeds(count: int) -> str:
+    """A number of seeds in words."""
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def p_value(first: Sequence[float], second: Sequence[float]) -> str:
+    """The exact rank-sum test of two methods; says so where few seeds allow nothing smaller than p, and p is large."""
+    if min(len(first), len(second)) < 2:
+        return "no p-value"
+    p = rank_sum(first, second, exact=True).p_value
+    least = smallest_p("rank-sum-exact", (len(first), len(second)))
+    return p_text(p) + (", the least possible" if least > LEVEL and math.isclose(p, least) else "")
 
 
 def mean_on_test(runs: Iterable[Run], metric: str) -> float:

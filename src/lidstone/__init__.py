@@ -1,6 +1,6 @@
 """lidstone: classical n-gram smoothing as regularizers for neural language models.
 
-The public names stand here and are imported when first used: `import lidstone` is quick and needs no torch.
+The public names are listed here and imported when first used: `import lidstone` is quick and needs no torch.
 
 >>> import lidstone as ld
 >>> vocab = ld.Vocabulary(size=4, eos=3)

@@ -1,6 +1,6 @@
 """The errors a user can meet.
 
-    LidstoneError                    anything that is the input's fault, never a bug
+    LidstoneError                    an error in the input, never a bug
     ├── InputError                   text, ids or arguments that cannot be used
     │   ├── TextError                unreadable text: bad UTF-8, NUL bytes, reserved words
     │   ├── VocabularyMismatch       two things that were made with different vocabularies
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 
 class LidstoneError(Exception):
-    """Base of all errors that a user can cause and mend.
+    """Base of all errors that a user can cause and correct.
 
     >>> str(LidstoneError("the file is empty", hint="give some text"))
     'the file is empty. hint: give some text'

@@ -148,7 +148,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(folder):
         assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
         assert not (folder / "parts").exists()
     done = lidstone(*arguments, "-o", folder / "parts")
-    assert done.returncode == 0 and b"going on after line" in done.stderr
+    assert done.returncode == 0 and b"continuing after line" in done.stderr
     assert (folder / "parts").read_bytes() == (folder / "whole").read_bytes()
 
 

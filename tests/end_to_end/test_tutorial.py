@@ -54,5 +54,5 @@ def test_the_mixtures_are_best_then_the_ngram_model_then_the_networks(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    for network in ("plain", "regularised"):
+    for network in ("plain", "regularized"):
         assert found[f"{network} + n-gram"] < found["n-gram alone"] < found[network]

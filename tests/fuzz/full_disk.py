@@ -74,7 +74,7 @@ def library(folder: Path) -> Path | None:
 
 
 def fill_disk(name: str, *, every: int = 1, first: int = 1) -> Outcome:
-    """Let every so-manieth write of a work fail, in a server process that has the library loaded."""
+    """Let every n-th write of a work fail, in a server process that has the library loaded."""
     with tempfile.TemporaryDirectory() as folder:
         loaded = library(Path(folder))
         assert loaded is not None, "needs Linux and a C compiler"
@@ -206,7 +206,7 @@ def main() -> int:
     """Fill the disk, print, and fail if anything was lost."""
     reader = argparse.ArgumentParser(prog="python -m tests.fuzz.full_disk")
     reader.add_argument("--work", action="append", choices=sorted(SHORT))
-    reader.add_argument("--every", type=int, default=1, help="only every so-manieth write")
+    reader.add_argument("--every", type=int, default=1, help="only every n-th write")
     reader.add_argument("--first", type=int, default=1)
     reader.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = reader.parse_args()

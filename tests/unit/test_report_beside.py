@@ -11,6 +11,7 @@ from tests.run_trees import record
 from lidstone.report import Report
 from lidstone.report.render import to_csv, to_latex, to_markdown, to_text
 from lidstone.report.runs import Run
+from lidstone.report.verdict import verdict
 
 
 def run(name, seed, mixture=None, ngram=100.0, **changes):
@@ -21,6 +22,11 @@ def run(name, seed, mixture=None, ngram=100.0, **changes):
             "mixture": {"weight": 0.4, "valid": {"perplexity": 88.0}, "test": {"perplexity": mixture}},
         }
     return Run.from_dict(record(name, seed, **beside, **changes))
+
+
+def scored_as(name, value):
+    kind = {"method": {"kind": "residual"}} if name == "residual" else {}
+    return {**kind, "metrics": {"valid": {"perplexity": value}, "test": {"perplexity": value}}}
 
 
 @pytest.fixture
@@ -46,6 +52,23 @@ def test_every_format_has_it(scored):
 
     html = page(scored)
     assert "n-gram alone (MKN, n=4)" in html and "+ n-gram" in html
+
+
+def test_a_mixture_of_fewer_seeds_says_so():
+    report = Report.from_runs([run("none", 1, 90.0), run("none", 2), run("katz", 1, 94.0), run("katz", 2, 94.0)])
+    lines = to_markdown(report.table()).splitlines()
+    assert "| 90.00 (1 of 2) | 2 |" in next(line for line in lines if line.startswith("| None"))
+    assert "| 94.00 ± 0.00 | 2 |" in next(line for line in lines if line.startswith("| Katz"))
+
+
+def test_the_residual_is_not_ranked_because_it_needs_the_ngram_model():
+    scores = {"none": 120.0, "katz": 110.0, "residual": 90.0}
+    runs = [run(name, 1, 80.0, **scored_as(name, value)) for name, value in scores.items()]
+    report = Report.from_runs(runs)
+    assert {row.key: row.rank for row in report.table().rows} == {"none": 2, "katz": 1, "residual": 0}
+    assert "Residual needs the n-gram model at test time, too, and is not ranked" in report.table().caption
+    assert verdict(report).startswith("Katz has the lowest perplexity, 110.00")
+    assert "not ranked" not in Report.from_runs(runs[:2]).table().caption
 
 
 def test_the_best_seed_has_its_own_mixture(scored):

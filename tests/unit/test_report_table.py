@@ -15,6 +15,7 @@ from lidstone.errors import InputError
 from lidstone.report import Report, Run
 from lidstone.report.comparisons import CompareRuns, compare_runs
 from lidstone.report.series import cost_points, curves, heat_maps, style_of
+from lidstone.report.table import best_seed_table
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 
@@ -252,3 +253,20 @@ def test_cost_points_and_looks_differ() -> None:
         "katz",
     ]
     assert len({style_of(style) for style in range(30)}) == 30
+
+
+def test_corrections_are_named_in_the_order_of_the_baselines() -> None:
+    report = Report.from_runs(runs("none", [147.0]) + runs("label-smoothing", [146.0]) + runs("katz", [140.0]))
+    tested = {"scope": "best-seed", "p_value": 0.5, "adjusted_p": 0.5, "better": True, "test": "paired-permutation"}
+    comparisons = [
+        {**tested, "system": system, "baseline": baseline, "correction": correction}
+        for system, baseline, correction in (
+            ("label-smoothing", "none", "holm-2"),
+            ("katz", "none", "holm-2"),
+            ("katz", "label-smoothing", "holm-1"),
+        )
+    ]
+    caption = best_seed_table(
+        report.methods, report.metric, comparisons, ("none", "label-smoothing"), "a test set"
+    ).caption
+    assert "None (first symbol) and LS (second) (paired-permutation, two-sided, Holm-corrected over 2 and 1)" in caption

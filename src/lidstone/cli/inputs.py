@@ -21,7 +21,10 @@ TEXTS: TypeAlias = Annotated[
     typer.Argument(metavar="TEXT", help="Text files, plain or compressed; - is standard input."),
 ]
 MODEL: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie.")
+    str,
+    typer.Argument(
+        metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie (filter: any KenLM binary)."
+    ),
 ]
 OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
 MODEL_FILE = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; *.table or *.safetensors, a table."

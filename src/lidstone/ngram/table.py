@@ -53,7 +53,7 @@ class BackoffTable:
     base: NDArray[np.float64]
     """p(w), the unigram distribution; (V,), zero off the event space"""
     rows: NDArray[np.float64]
-    """one per node; those of the unigram nodes are zero, for they are part of `base`"""
+    """one per node; those of the unigram nodes are zero, because they are part of `base`"""
     backoffs: NDArray[np.float64]
     """one per node that can be a history"""
     signature: dict[str, Any]
@@ -155,7 +155,7 @@ class BackoffTable:
     def advance(self, states: Any, words: Any) -> tuple[Any, Any]:
         """Natural log of p(word | state), and the state after the word: for one pair, or for arrays that broadcast.
 
-        Equal states have equal futures. After eos begin again with `start()`.
+        Equal states give equal scores to all that follows. After eos begin again with `start()`.
 
         >>> from lidstone.ngram.counts import count
         >>> from lidstone.ngram.smoothers.add_lambda import AddLambda

@@ -59,7 +59,8 @@ class Corpus(Section):
     LATER = frozenset({"distinct"})
 
     name: str | None = None
-    """A corpus known by name: embedded, wikitext2, wikitext2-raw, iwslt14, multi30k, tatoeba, wmt14, lafand-en-yor."""
+    """A corpus known by name: embedded, wikitext2, wikitext2-raw, iwslt14, multi30k, tatoeba, wmt14,
+    lafand-en-ibo, lafand-en-swa, lafand-en-yor, lafand-fr-wol."""
     train: Files | None = None
     """Your own training text instead; for translation {source: FILE, target: FILE}."""
     valid: Files | None = None
@@ -122,7 +123,7 @@ class ScheduleSection(Section):
     final: Annotated[float, Field(ge=0, le=1)] = 0.0
     """For linear and cosine: the factor on the strengths at the end."""
     steps: Positive | None = None
-    """Reached after so many steps; null: at the end of training."""
+    """Steps until it is reached; null: at the end of training."""
 
     def over(self, steps: int) -> Schedule:
         """The schedule of a training of so many updates.
@@ -146,7 +147,8 @@ class Regularizer(Section):
     name: str = ""
     """The label in tables; by default the smoother or the kind."""
     kind: Baseline = "none"
-    """smoother is implied by `smoother:`; the others are baselines with the strength gamma. residual adds gamma times
+    """none, smoother (implied by `smoother:`), label_smoothing, unigram_label_smoothing, confidence_penalty, noising or
+    residual; all but the first two are baselines with the strength gamma. residual adds gamma times
     the log-probabilities of a smoother to the logits; noising replaces tokens of the training text."""
     smoother: str | None = None
     """Name of a smoother, such as jelinek-mercer; null for none."""
@@ -216,9 +218,9 @@ class Evaluation(Beam):
     LATER = frozenset({"ngram_orders"})
 
     metric: Metric = "perplexity"
-    """The validation metric for early stopping and the choice of settings."""
+    """The validation metric for early stopping and the choice of settings: perplexity or bleu."""
     valid_limit: Positive | None = None
-    """Use only the first so many validation sentences for early stopping; null: all."""
+    """Validation sentences used for early stopping, from the first on; null: all."""
     ngram_orders: tuple[Annotated[int, Field(ge=1, le=8)], ...] = (2, 3, 4, 5)
     """Language models: n-gram models of the training text to score beside the network; empty: none."""
 

@@ -42,14 +42,14 @@ def ngram_alone(runs: Sequence[Run], metric: Metric) -> NgramAlone | None:
     return NgramAlone(min(kept), max(kept), tuple(orders), len(kept), len(runs))
 
 
-def mixed_score(runs: Sequence[Run], metric: Metric) -> tuple[float, float]:
-    """Mean and standard error of the mixture over the runs that have it; not a number if none does."""
+def mixed_score(runs: Sequence[Run], metric: Metric) -> tuple[float, float, int]:
+    """Mean and standard error of the mixture over the runs that have it, and their number; NaN if none does."""
     values = [run.beside("mixture", metric.key) for run in runs]
     kept = [value for value in values if math.isfinite(value)]
     if not kept:
-        return math.nan, math.nan
+        return math.nan, math.nan, 0
     error = float(np.std(kept, ddof=1) / math.sqrt(len(kept))) if len(kept) > 1 else math.nan
-    return float(np.mean(kept)), error
+    return float(np.mean(kept)), error, len(kept)
 
 
 def describe(ngram: NgramAlone | None, values: Sequence[float], metric: Metric, task: str) -> str:

@@ -173,7 +173,9 @@ def mixed_cell(table: Table, row: Row) -> list[str]:
         return []
     if not math.isfinite(row.mixed):
         return ["–"]
-    return [number(row.mixed) + (f" ± {number(row.mixed_error)}" if math.isfinite(row.mixed_error) else "")]
+    error = f" ± {number(row.mixed_error)}" if math.isfinite(row.mixed_error) else ""
+    fewer = f" ({row.mixed_runs} of {len(row.values)})" if row.mixed_runs < len(row.values) else ""
+    return [number(row.mixed) + error + fewer]
 
 
 def ngram_value(ngram: NgramAlone) -> str:

@@ -39,6 +39,10 @@ class Row:
     mixed: float = math.nan
     """The same network mixed with the n-gram model of its training text."""
     mixed_error: float = math.nan
+    mixed_runs: int = 0
+    """How many of the runs keep a score of the mixture."""
+    alone: bool = True
+    """False for a network that needs the n-gram model at test time, too (the residual): it is not ranked."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,12 @@ def seed_table(
     used = [c for c in comparisons if c.get("scope") == "seeds"]
     rows = [_seed_row(method, metric, used, baseline) for method in methods]
     counts = sorted({len(row.values) for row in rows})
+    mean = "mean ± standard error over " if counts[-1:] != [1] else ""
     caption = _join(
-        f"{metric.name} on {about}, mean ± standard error over {_seeds(counts)}",
+        f"{metric.name} on {about}, {mean}{_seeds(counts)}",
         _direction(metric),
         "best in bold, second underlined",
+        _not_ranked(rows),
         _settings_note(methods, metric),
         _daggers(used, _caption_name(methods, baseline), {DAGGER: 0.05}),
         _ngram_words(methods, rows, metric),
@@ -96,6 +102,7 @@ def best_seed_table(
         f"{metric.name} on {about}, best (on the test set) of {_seeds(counts)}",
         _direction(metric),
         "best in bold, second underlined",
+        _not_ranked(rows),
         _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
         _ngram_words(methods, rows, metric),
     )
@@ -106,7 +113,7 @@ def best_seed_table(
 
 def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
     """The rows with the best and the second best marked; a single row is not marked."""
-    finite = [row for row in rows if math.isfinite(row.value)]
+    finite = [row for row in rows if math.isfinite(row.value) and row.alone]
     order = sorted(finite, key=lambda row: metric.order(row.value))
     places = {row.key: place for place, row in enumerate(order[:2], 1)} if len(order) > 1 else {}
     return tuple(replace(row, rank=places.get(row.key, 0)) for row in rows)
@@ -119,13 +126,13 @@ def _ngram_words(methods: Sequence[Method], rows: Sequence[Row], metric: Metric)
 
 def _seed_row(method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str) -> Row:
     values = tuple(method.chosen.values("test", metric))
-    mixed, mixed_error = mixed_score(method.chosen.runs, metric)
+    mixed, mixed_error, mixed_runs = mixed_score(method.chosen.runs, metric)
     mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] == baseline)
     return Row(
         method.key, method.label, float(np.mean(values)), _standard_error(values), values,
         tuple(run.seed for run in method.chosen.runs), len(method.settings),
         marks=DAGGER if any(_symbol(c) for c in mine) else "", comparisons=mine,
-        mixed=mixed, mixed_error=mixed_error,
+        mixed=mixed, mixed_error=mixed_error, mixed_runs=mixed_runs, alone=_stands_alone(method),
     )  # fmt: skip
 
 
@@ -138,7 +145,7 @@ def _best_row(
     return Row(
         method.key, method.label, value, math.nan, (value,), (run.seed,), len(method.chosen.runs),
         marks=two_way([next((_symbol(c) for c in mine if c["baseline"] == b), "") for b in baselines if b]),
-        comparisons=mine, mixed=run.beside("mixture", metric.key),
+        comparisons=mine, mixed=run.beside("mixture", metric.key), mixed_runs=1, alone=_stands_alone(method),
     )  # fmt: skip
 
 
@@ -158,6 +165,15 @@ def _symbol(comparison: Mapping[str, Any]) -> str:
     if p is None or not comparison.get("better"):
         return ""
     return DOUBLE_DAGGER if p < 0.01 else DAGGER if p < 0.05 else ""
+
+
+def _stands_alone(method: Method) -> bool:
+    return method.chosen.runs[0].method.get("kind") != "residual"
+
+
+def _not_ranked(rows: Sequence[Row]) -> str:
+    names = " and ".join(row.label.short for row in rows if not row.alone)
+    return f"{names} needs the n-gram model at test time, too, and is not ranked" if names else ""
 
 
 def _standard_error(values: Sequence[float]) -> float:
@@ -199,9 +215,9 @@ def _caption_name(methods: Sequence[Method], key: str) -> str:
 
 def _corrections(comparisons: Sequence[Mapping[str, Any]]) -> str:
     """How the p-values were corrected, and over how many systems."""
-    found = {str(comparison.get("correction", "none")) for comparison in comparisons}
-    counts = sorted({int(name.partition("-")[2]) for name in found if name != "none"})
-    holm = f"Holm-corrected over {' and '.join(map(str, counts))}" if counts else ""
+    found = dict.fromkeys(str(comparison.get("correction", "none")) for comparison in comparisons)
+    counts = [name.partition("-")[2] for name in found if name != "none"]  # as the baselines are named: first, second
+    holm = f"Holm-corrected over {' and '.join(counts)}" if counts else ""
     return " and ".join(filter(None, [holm, "uncorrected" if "none" in found else ""]))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def verdict(report: Report) -> str:
     """The outcome of the main table in words."""
-    rows = [row for row in report.table().rows if math.isfinite(row.value)]
+    rows = [row for row in report.table().rows if math.isfinite(row.value) and row.alone]
     if not rows:
         return "Every run diverged."
     best = min(rows, key=lambda row: report.metric.order(row.value))

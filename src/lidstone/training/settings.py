@@ -59,13 +59,13 @@ class Training(Section):
     """How the network is trained."""
 
     epochs: Positive | None = None
-    """Stop after so many passes over the training text."""
+    """Stop after this many passes over the training text."""
     max_steps: Positive | None = 50_000
-    """Stop after so many updates."""
+    """Stop after this many updates, even if `epochs` is set; null: no limit."""
     batch_tokens: Positive | None = 2048
     """Target tokens per batch, padding included."""
     batch_size: Positive | None = None
-    """Sequences per batch, instead of batch_tokens."""
+    """Sequences per batch; set batch_tokens to null with it."""
     accumulation: Positive = 16
     """Batches per update, over all processes."""
     learning_rate: Annotated[float, Field(gt=0)] = 5e-4
@@ -73,7 +73,7 @@ class Training(Section):
     betas: tuple[Rate, Rate] = (0.9, 0.98)
     """Adam's two decay rates."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
-    """How the learning rate falls after the warm-up."""
+    """How the learning rate falls after the warm-up: inverse_sqrt, linear, cosine or constant (it does not)."""
     warmup_steps: Annotated[int, Field(ge=0)] = 4000
     """Updates until the learning rate is highest."""
     warmup_start: Annotated[float, Field(ge=0)] = 1e-7
@@ -83,15 +83,15 @@ class Training(Section):
     clip: Annotated[float, Field(ge=0)] = 0.0
     """Largest gradient norm; 0: no clipping."""
     block_length: Annotated[int, Field(ge=2)] | None = 512
-    """Language models: pack the text into blocks of so many tokens; null: one sentence per sequence."""
+    """Language models: pack the text into blocks of this many tokens; null: one sentence per sequence."""
     patience: Positive | None = 5
-    """Stop after so many evaluations without a better validation score; null: never."""
+    """Stop after this many evaluations without a better validation score; null: never."""
     eval_every: Positive | None = None
-    """Evaluate every so many updates; null: after each epoch."""
+    """Updates between evaluations; null: after each epoch."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     """Fixes weights, order of batches and dropout."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto: bf16 on a GPU that has it, fp32 elsewhere."""
+    """fp32, bf16, or auto: bf16 on a GPU that has it, fp32 elsewhere."""
     threads: Positive | None = None
     """CPU threads; null: torch's own choice."""
 

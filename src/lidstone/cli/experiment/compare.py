@@ -19,7 +19,7 @@ def compare(
         typer.Argument(
             help="Folders of runs: every method against the baseline. "
             "Or single runs: the others against the first, over sentences.",
-            metavar="RUNS...",
+            metavar="RUNS",
             autocompletion=completion.runs,
         ),
     ],

@@ -1,4 +1,4 @@
-"""`lidstone demo`: a baseline and the paper's five methods on text that comes with Python."""
+"""`lidstone demo`: no regularizer, the paper's best and the recommended method, on text that comes with Python."""
 
 from __future__ import annotations
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from lidstone.experiment.saved import SavedModel
 
 RUN = Annotated[
-    str, typer.Argument(metavar="RUN", autocompletion=runs, help="A folder of runs/, a model folder, or a checkpoint.")
+    str,
+    typer.Argument(
+        metavar="RUN",
+        autocompletion=runs,
+        help="The folder of a run, such as runs/ID, a model folder, or a checkpoint.",
+    ),
 ]
 MIX: TypeAlias = Annotated[
     str | None,

@@ -11,7 +11,7 @@ from lidstone.cli.inputs import JSON
 
 
 def init(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Text files; for translation SOURCE TARGET.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Text files; for translation SOURCE TARGET.")],
     task: Annotated[str, typer.Option(help="lm: language model; mt: translation.")] = "lm",
     output: Annotated[str, typer.Option("--output", "-o", help="The recipe to write; - is stdout.")] = "recipe.yaml",
     name: Annotated[

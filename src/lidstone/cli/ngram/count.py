@@ -27,7 +27,9 @@ def count(
         list[int] | None,
         typer.Option(help="Drop n-grams that occur this often or less: one per order, lowest first."),
     ] = None,
-    vocab: Annotated[Path | None, typer.Option(help="One word per line, or counts; other words become <unk>.")] = None,
+    vocab: Annotated[
+        Path | None, typer.Option(help="One word per line, or a file made by count or fit; other words become <unk>.")
+    ] = None,
     memory: Annotated[str | None, typer.Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
     temporary: Annotated[
         Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")

@@ -31,7 +31,7 @@ def filter(
     percentiles: Annotated[
         str | None, typer.Option(help="Sort into head, middle and tail at these percentiles, such as 30,60.")
     ] = None,
-    bucket: Annotated[str | None, typer.Option(help="Keep head, middle or tail alone.")] = None,
+    bucket: Annotated[str | None, typer.Option(help="Keep only head, middle or tail.")] = None,
     against: Annotated[
         str | None, typer.Option(metavar="TABLE", help="A model of general text: score by the Moore-Lewis difference.")
     ] = None,

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def mix(
-    tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="Two models or more: tables or ARPA files.")],
+    tables: Annotated[
+        list[str], typer.Argument(metavar="TABLE", help="Two models or more: tables, ARPA files or KenLM tries.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
     weights: Annotated[
         str | None,

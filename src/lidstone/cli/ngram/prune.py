@@ -19,7 +19,7 @@ def prune(
     output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
     entropy: Annotated[
         float | None,
-        typer.Option(help="Drop n-grams that change the perplexity by less than this, relatively: 1e-8 is usual."),
+        typer.Option(help="Drop n-grams that change the perplexity by less than this fraction: 1e-8 is usual."),
     ] = None,
     size: Annotated[int | None, typer.Option(help="Or keep this many n-grams at most, all orders together.")] = None,
     as_json: JSON = False,

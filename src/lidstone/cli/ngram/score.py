@@ -27,7 +27,10 @@ def score(
         bool, typer.Option("--sentences", help="A record per line: log10 probability, tokens, OOV, perplexity.")
     ] = False,
     words: Annotated[
-        bool, typer.Option("--words", help="A record per line, as of KenLM's query -v word: every word, then the sum.")
+        bool,
+        typer.Option(
+            "--words", help="A record per line, as KenLM's query -v word prints it: every word, then the sum."
+        ),
     ] = False,
     blank: BLANK = "skip",
     as_json: JSON = False,

@@ -104,7 +104,7 @@ def filter_documents(
         stack.callback(files.close)
         resumed = files.resumed
         if resumed:
-            say(f"going on after line {files.place.document:,} of pass {files.state['phase']}")
+            say(f"continuing after line {files.place.document:,} of pass {files.state['phase']}")
         if job.two_passes:
             texts = [stack.enter_context(_rereadable(source)) for source in texts]
         total = _size(texts, job)
