@@ -55,7 +55,7 @@ docs: .venv/.installed
 	@echo "The site is in site/index.html."
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis site
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis site
 
 # torch comes first and under its exact pin: as a dependency it would install gigabytes for graphics cards.
 # kenlm is compiled here; without a C++ compiler only the tests that compare with it are skipped.
