@@ -103,10 +103,12 @@ def about(study: Study) -> str:
 
 
 def _scorers(run: Run) -> str:
-    """The signatures of sacreBLEU; nothing for language models."""
+    """The signatures of sacreBLEU, and the form of the references; nothing for language models."""
     signatures = {name: run.metrics["test"].get(f"{name.lower()}_signature") for name in ("BLEU", "chrF")}
     told = " and ".join(f"{name} is `{signature}`" for name, signature in signatures.items() if signature)
-    return f"{told} (sacreBLEU). " if told else ""
+    moses = run.config["corpus"]["tokenization"] != "none"
+    references = "; references, too, were Moses-tokenized and detokenized" if moses else ""
+    return f"{told} (sacreBLEU{references}). " if told else ""
 
 
 def _validation(study: Study) -> str:

@@ -88,6 +88,7 @@ def test_pairs_of_three_models(lidstone, run):
     saved = load_saved(run["run"].folder)
     mixture = ld.Mixture(saved.model, ld.load(run["table"]))
     alone = json.loads(lidstone("evaluate", run["run"].folder, "--pairs", file, "--json")[1])
+    assert alone.pop("signature") != facts["signature"]
     assert alone == {name: facts[name] for name in alone}
     scores = [mixture.score(encoded(saved, side)).network.nll for side in zip(*pairs, strict=True)]
     points = [1.0 if a < b else 0.5 if a == b else 0.0 for a, b in zip(*scores, strict=True)]
@@ -113,3 +114,68 @@ def test_wrong_options_are_explained(lidstone, run, arguments, message):
     code, _, err = lidstone("evaluate", run["run"].folder, *(real.get(str(a), a) for a in arguments))
     assert code != 0
     assert message in " ".join(err.split())
+
+
+def test_more_text_is_counted_as_the_run_reads_it(lidstone, run):
+    home, text = run["home"], run["files"]["train"]["target"]
+    assert lidstone("count", text, "-n", 2, "--vocab", run["run"].folder, "-o", home / "more.counts")[0] == 0
+    options = ("--smoother", "witten-bell", "-o", home / "more.table")
+    assert lidstone("fit", home / "more.counts", *options)[0] == 0
+    assert ld.load(home / "more.table").signature["counts"] == ld.load(run["table"]).signature["counts"]
+    valid = run["files"]["valid"]["target"]
+    common = ("evaluate", run["run"].folder, run["files"]["test"]["target"], "--fit-weight", valid, "--json", "--mix")
+    assert lidstone(*common, home / "more.table") == lidstone(*common, run["table"])
+    code, _, err = lidstone("count", text, "-n", 2, "--vocab", run["run"].folder, "-o", home / "x", "--memory", "1G")
+    assert code == 1 and "in memory only" in err
+
+
+def test_signatures_tell_mixtures_apart(lidstone, run):
+    text = run["files"]["test"]["target"]
+
+    def signature(*mix):
+        return json.loads(lidstone("evaluate", run["run"].folder, text, *mix, "--json")[1])["signature"]
+
+    rounded = run["home"] / "rounded.table"
+    ld.load(run["table"]).compact(bits=8).save(rounded)
+    tables = [(), *(("--mix", table, "--weight", w) for table in (run["table"], rounded) for w in (0.2, 0.3))]
+    assert len({signature(*mix) for mix in tables}) == 5
+
+
+def test_a_changed_or_missing_training_text_is_not_mixed(lidstone, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    text, train = run["files"]["test"]["target"], Path(run["files"]["train"]["target"])
+    common = ("evaluate", run["run"].folder / "run.json", text, "--mix", "train")
+    assert lidstone(*common)[0] == 0
+    kept = train.read_text()
+    try:
+        train.write_text(kept + kept)
+        code, _, err = lidstone(*common)
+        assert code == 1 and "has changed" in err
+        train.unlink()
+        code, _, err = lidstone(*common)
+        assert code == 1 and "cannot be read again" in err and "hint:" in err
+    finally:
+        train.write_text(kept)
+
+
+def test_reserved_words_are_unknown_in_every_way_of_scoring(lidstone, run, tmp_path):
+    text, pairs = tmp_path / "pad.txt", tmp_path / "pairs.jsonl"
+    text.write_text("the <pad> house </s> sees\n")
+    pairs.write_text(json.dumps({"sentence_good": "the <pad> house", "sentence_bad": "house the"}))
+    for options in ((), ("--mix", "train")):
+        code, out, _ = lidstone("evaluate", run["run"].folder, text, *options, "--json")
+        assert code == 0 and json.loads(out)["oov"] == 2
+        assert lidstone("evaluate", run["run"].folder, "--pairs", pairs, *options)[0] == 0
+
+
+def test_a_model_without_tokenizer_is_refused(lidstone, run, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    AutoModelForCausalLM.from_pretrained(run["run"].folder / "model").save_pretrained(tmp_path / "bare")
+    code, _, err = lidstone("evaluate", tmp_path / "bare", run["files"]["test"]["target"])
+    assert code == 1 and "has no tokenizer" in err
+
+
+def test_standard_input_is_read_once(lidstone, run):
+    code, _, err = lidstone("evaluate", run["run"].folder, "-", "--mix", run["table"], "--fit-weight", "-")
+    assert code == 1 and "standard input" in err

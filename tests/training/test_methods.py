@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tests.tiny import lm_values, recipe, write_texts
 
 import lidstone as ld
 from lidstone.corpus.prepare import prepare_corpus
-from lidstone.errors import RecipeError
+from lidstone.errors import InputError, RecipeError
 from lidstone.evaluation.perplexity import score_sentences
 from lidstone.experiment.methods import fold_tables, residual_of, training_folds
 from lidstone.experiment.ngram_scoring import choose_ngram, fit_ngram
@@ -114,6 +115,40 @@ def test_a_residual_generates_what_it_scores(files, tmp_path):
             assert model(input_ids=made[:, :end]).logits[0, -1].argmax() == made[0, end]
 
 
+def test_a_residual_is_right_however_the_model_is_called(files, tmp_path):
+    run, _ = run_of(files, tmp_path, RESIDUAL)
+    model, ids = load_saved(run.folder).model, torch.tensor([[2, 5, 6, 7], [2, 8, 5, 9]])
+    with torch.no_grad():
+        whole = model(input_ids=ids).logits
+        assert torch.equal(model(ids).logits, whole)
+        torch.testing.assert_close(model(input_ids=ids, logits_to_keep=1).logits, whole[:, -1:])
+        loss = model(input_ids=ids, labels=ids).loss
+        torch.testing.assert_close(
+            loss, torch.nn.functional.cross_entropy(whole[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        )
+        greedy = {"do_sample": False, "max_new_tokens": 5, "pad_token_id": 2}
+        made = model.generate(ids, attention_mask=torch.ones_like(ids), use_cache=False, **greedy)
+        for end in range(4, made.shape[1]):
+            rows = model(input_ids=made[:, :end]).logits[:, -1].argmax(-1)
+            open_rows = (made[:, 4:end] != 2).all(-1)
+            assert torch.equal(rows[open_rows], made[open_rows, end])
+        with pytest.raises(InputError, match="whole text, not a cache"):
+            model.generate(ids, attention_mask=torch.ones_like(ids), **greedy)
+        for wrong in ({"inputs_embeds": torch.zeros(1, 2, 16)}, {"input_ids": ids, "return_dict": False}):
+            with pytest.raises(InputError, match="needs ids"):
+                model(**wrong)
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_reserved_words_of_a_text_are_unknown_words(files, tmp_path, split):
+    path = Path(files[split]["target"])
+    path.write_text("the <pad> old <bos> house </s> sees\n" + path.read_text())
+    run, used = run_of(files, tmp_path, {})
+    found = getattr(prepare_corpus(used), split).target
+    assert next(iter(found)).tolist().count(prepare_corpus(used).vocab.unk) == 3
+    assert run.record["mixture"]["test"]["perplexity"] > 1
+
+
 def test_no_table_has_seen_the_sentences_of_its_fold(files):
     used = recipe({**lm_values(files), "regularizer": {**RESIDUAL, "folds": 4}})
     prepared = prepare_corpus(used)
@@ -145,6 +180,8 @@ def test_batches_know_the_fold_of_every_label(files, block):
         ({**RESIDUAL, "gamma": 0.0}, "above 0"),
         ({"kind": "noising"}, "needs gamma"),
         ({"kind": "noising", "gamma": 1.5}, "probability"),
+        ({**RESIDUAL, "schedule": {"kind": "linear"}}, "schedule"),
+        ({"kind": "noising", "gamma": 0.5, "folds": 3}, "folds are for kind residual"),
     ],
 )
 def test_what_makes_no_sense_is_refused(files, regularizer, message):

@@ -174,3 +174,28 @@ def test_one_file_is_not_enough_to_evaluate_a_translation_model(trained):
     files, run, _ = trained
     with pytest.raises(InputError, match="two files, not 1"):
         evaluate_files(load_saved(run.folder), [files["test"]["source"]])
+
+
+def test_a_validation_pair_longer_than_the_model_is_refused_before_training(tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    files = write_texts(tmp_path)
+    for side in ("source", "target"):
+        path = Path(files["valid"][side])
+        path.write_text(" ".join(["haus"] * 40) + "\n" + path.read_text())
+    with pytest.raises(InputError, match="validation pair 1 has"):
+        train(recipe(mt_values(files)), tmp_path / "runs")
+
+
+def test_a_long_line_is_named_by_its_number_in_the_file(trained):
+    saved = load_saved(trained[1].folder)
+    lines = ["das haus", "", "", " ".join(["haus"] * 80)]
+    with pytest.raises(InputError, match="sentence 4 has"):
+        translate_lines(saved, lines)
+    with pytest.raises(InputError, match="sentence 1028 has"):
+        translate_lines(saved, lines, first=1025)
+
+
+def test_a_translation_has_room_for_one_token():
+    assert Beam(max_length_factor=0, max_length_extra=0).limit(7) == 1
+    with pytest.raises(ValueError, match="length_penalty"):
+        Beam(length_penalty=float("nan"))

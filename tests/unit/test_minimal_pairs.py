@@ -65,3 +65,14 @@ def test_a_summary_counts_ties_as_half():
     assert found["accuracy"] == 0.625
     assert found["ties"] == 1
     assert found["phenomena"] == {"x": {"accuracy": 0.75, "pairs": 2}, "y": {"accuracy": 0.5, "pairs": 2}}
+
+
+@pytest.mark.parametrize("sentence", [None, ["a"], {"x": 1}, 3])
+def test_sentences_are_strings(sentence):
+    with pytest.raises(FileFormatError, match="not a string"):
+        parse_pairs([json.dumps({"sentence_good": sentence, "sentence_bad": "b"})])
+
+
+def test_a_term_that_is_null_is_no_phenomenon():
+    line = json.dumps({"sentence_good": "a", "sentence_bad": "b", "linguistics_term": None, "UID": "u"})
+    assert parse_pairs([line])[0].phenomenon == "u"

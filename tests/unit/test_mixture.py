@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -148,3 +150,71 @@ def test_what_cannot_be_mixed_is_refused(model, table):
 def test_ngram_scores_are_the_tables(table):
     words, histories = [3, 4, EOS], [[VOCAB.bos], [VOCAB.bos, 3], [3, 4]]
     np.testing.assert_allclose(ngram_nll(table, [np.array([3, 4])]), -table.logprob(words, histories))
+
+
+def test_words_that_generation_excludes_stay_excluded(model, table):
+    mixture = ld.Mixture(model, table, 0.9)
+    ids, scores = torch.tensor([[EOS, 5]]), torch.randn(1, SIZE)
+    scores[0, [0, 1, EOS, 7]] = -torch.inf
+    found = mixture.process(ids, scores)[0].double().exp().numpy()
+    whole = np.exp(mixture.process(ids, torch.where(scores.isneginf(), -1e9, scores))[0].double().numpy())
+    expected = np.where(scores[0].isneginf(), 0, whole)
+    np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-6)
+    made = model.generate(
+        torch.tensor([[EOS]] * 20),
+        attention_mask=torch.ones(20, 1, dtype=torch.long),
+        logits_processor=mixture.logits_processor(),
+        do_sample=True,
+        max_new_tokens=6,
+        min_new_tokens=6,
+        bad_words_ids=[[5]],
+        pad_token_id=EOS,
+    )[:, 1:]
+    assert not (made == EOS).any() and not (made == 5).any()
+
+
+def test_padding_in_front_changes_nothing(model, table):
+    """The first token of a row begins a sentence, with padding, eos or nothing before it."""
+    mixture = ld.Mixture(model, table, 0.5)
+    for prompt in ([7], [7, 4], [7, 4, 5]):
+        expected = [VOCAB.bos, *prompt][-2:]
+        for front in ([], [EOS], [1, 1], [1, EOS]):
+            assert mixture.history([*front, *prompt]) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ([[0, 5, 6]], "sentence 1 has the id 0, which is no word"),
+        ([[5], [5, EOS, 6]], "sentence 2 has the id 2"),
+        ([[5, SIZE]], "outside the vocabulary"),
+        ([5, 6, 7], "not a list of ids"),
+    ],
+)
+def test_only_words_can_be_scored(model, table, sentences, message):
+    with pytest.raises(InputError, match=message):
+        ld.Mixture(model, table).score(sentences)
+
+
+def test_an_empty_sentence_is_its_end(model, table):
+    scores = ld.Mixture(model, table, 0.5).score([[], [5, 6]])
+    assert scores.mixture.lengths.tolist() == [1, 3]
+    assert scores.ngram.nll[0] == pytest.approx(-table.logprob([EOS], [[VOCAB.bos]])[0])
+
+
+def test_models_that_do_not_fit_are_refused(model, table):
+    other = ld.WittenBell().fit(ld.count([[3]], ld.Vocabulary(size=40, eos=2), order=2))
+    with pytest.raises(VocabularyMismatch):
+        ld.Mixture(model, other, 0.5).score([[3]])
+    twice = replace(table, base=2 * table.base)
+    with pytest.raises(InputError, match="not normalised"):
+        ld.Mixture(model, twice)
+    assert ld.Mixture(model, twice, allow_unnormalised=True).weight == 0.5
+    assert ld.Mixture(model, table.compact(bits=8)).weight == 0.5
+    with pytest.raises(InputError, match="needs a table"):
+        ld.Mixture(model, ld.count(TEXT, VOCAB, order=2))
+    broken = build_model(ModelSpec(layers=1, width=8, heads=2, ffn=16, max_positions=8), SIZE).eval()
+    with torch.no_grad():
+        next(broken.parameters()).fill_(torch.nan)
+    with pytest.raises(InputError, match="not finite"):
+        ld.Mixture(broken, table).fit([[3]])

@@ -7,7 +7,9 @@ import torch
 
 import lidstone as ld
 from lidstone.errors import InputError
+from lidstone.experiment.methods import blank_id
 from lidstone.training.baselines.noising import Noising
+from lidstone.training.models import ModelSpec, build_model
 
 BOS, PAD, EOS = 0, 1, 2
 VOCAB = ld.Vocabulary(size=7, eos=EOS, unpredictable=(BOS, PAD))
@@ -105,3 +107,21 @@ def test_strengths_are_probabilities():
         noising("blank", 1.5)
     with pytest.raises(InputError, match="bigram"):
         Noising(ld.count([[3]], VOCAB, order=1), gamma=0.1, scheme="blank", blank=PAD)
+
+
+def test_an_unknown_scheme_is_refused():
+    with pytest.raises(InputError, match="no scheme 'bigram'"):
+        noising("bigram")
+
+
+def test_the_blank_has_an_embedding_that_is_trained():
+    """The embedding of padding gets no gradient, so the blank is another id that is never predicted."""
+    assert blank_id(VOCAB, PAD) == BOS
+    model = build_model(ModelSpec(layers=1, width=8, heads=2, ffn=16, max_positions=8), VOCAB.size)
+    rows = model.get_input_embeddings()
+    assert model.config.pad_token_id == rows.padding_idx == PAD
+    ids = torch.tensor([[EOS, blank_id(VOCAB, PAD), 3]])
+    rows(ids).sum().backward()
+    assert rows.weight.grad[blank_id(VOCAB, PAD)].abs().sum() > 0
+    with pytest.raises(InputError, match="no id that can be the blank"):
+        blank_id(ld.Vocabulary(size=3, eos=2, unpredictable=(1,)), pad=1)

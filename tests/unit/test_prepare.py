@@ -24,6 +24,7 @@ from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeErr
 from lidstone.recipe.recipe import load_recipe, make_recipe
 from lidstone.recipe.sections import Corpus
 from lidstone.text.merges import learn_merges
+from lidstone.text.vocabulary import Vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -448,3 +449,24 @@ def test_merges_are_those_of_subword_nmt(words, merges):
 def test_merges_are_those_of_subword_nmt_even_with_unusual_spaces_inside_words():
     words = {"ab\u00a0cab": 9, "cab": 7, "b\u2003ab": 5, "\u00a0abab": 4}
     assert learn_merges(words, 20) == by_subword_nmt(words, 20)
+
+
+def test_special_tokens_in_the_text_of_a_checkpoint_are_refused_with_their_line(tmp_path):
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.WordLevel({"<pad>": 0, "</s>": 1, "<unk>": 2, "a": 3, "b": 4}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+    fast.save_pretrained(tmp_path)
+    pipeline = TextPipeline(vocab=Vocabulary.from_tokenizer(fast), checkpoint=str(tmp_path))
+    assert [ids.tolist() for ids in pipeline.encode(["a  b", "c"])] == [[3, 4], [2]]
+    for text, word in (("a </s>", "</s>"), ("<pad> b", "<pad>")):
+        with pytest.raises(TextError, match=f"line 2 has {word}"):
+            pipeline.encode(["a", text])
+
+
+def test_a_checkpoint_without_tokenizer_files_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(DataError, match="has no tokenizer"):
+        TextPipeline(checkpoint=str(tmp_path)).tokenizer  # noqa: B018

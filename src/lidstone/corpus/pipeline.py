@@ -66,8 +66,15 @@ class TextPipeline:
         if self.checkpoint is not None:
             texts = self.words(lines)
             encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-            return [np.array(ids, dtype=np.int32) for ids in encoded]
-        return [self.vocabulary.encode(pieces) for pieces in self.pieces(self.words(lines))]
+            return [self._without_specials(np.array(ids, dtype=np.int32), n) for n, ids in enumerate(encoded, start=1)]
+        return [encode_pieces(pieces, self.vocabulary) for pieces in self.pieces(self.words(lines))]
+
+    def _without_specials(self, ids: Ids, number: int) -> Ids:
+        reserved = self.vocabulary.boundaries[ids]
+        if reserved.any():
+            word = self.tokenizer.decode(ids[reserved][:1])
+            raise TextError(f"line {number} has {word} as a word", hint="remove it: it is added where needed")
+        return ids
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """The line of some ids up to the first eos: subwords joined, tokenization undone."""
@@ -98,7 +105,11 @@ class TextPipeline:
         """The Hugging Face tokenizer of the checkpoint."""
         from transformers import AutoTokenizer
 
-        return self._load(AutoTokenizer, "tokenizer", "save the tokenizer beside the model with save_pretrained")
+        hint = "save the tokenizer beside the model with save_pretrained"
+        found = self._load(AutoTokenizer, "tokenizer", hint)
+        if len(found) <= len(found.all_special_ids):  # what transformers makes of a folder without tokenizer files
+            raise DataError(f"the checkpoint {self.checkpoint} has no tokenizer", hint=hint)
+        return found
 
     @property
     def model_size(self) -> int:
@@ -126,6 +137,16 @@ class TextPipeline:
         merges, vocab = values.pop("merges"), Vocabulary.from_dict(values.pop("vocab"))
         bpe = None if merges is None else BPE(tuple((left, right) for left, right in merges))
         return replace(cls(**values), bpe=bpe, vocab=vocab)
+
+
+def encode_pieces(pieces: Sequence[str], vocab: Vocabulary) -> Ids:
+    """The ids of pieces; where a text has a reserved word such as <pad> or </s>, it is an unknown word.
+
+    >>> encode_pieces(["a", "</s>", "<pad>"], build_vocabulary([["a", "b"]])).tolist()
+    [4, 3, 3]
+    """
+    ids = vocab.encode(pieces)
+    return ids if vocab.unk is None else np.where(vocab.boundaries[ids], np.int32(vocab.unk), ids)
 
 
 def build_vocabulary(lines: Iterable[Sequence[str]], *, min_count: int = 1, pad_to_multiple: int = 1) -> Vocabulary:

@@ -23,7 +23,7 @@ from lidstone.corpus import prepared as storage
 from lidstone.corpus.cache import cache_root, new_folder
 from lidstone.corpus.catalogue import RawCorpus, read_corpus
 from lidstone.corpus.cleaning import Sample, distinct, evenly, every_nth, is_clean
-from lidstone.corpus.pipeline import TextPipeline, build_vocabulary
+from lidstone.corpus.pipeline import TextPipeline, build_vocabulary, encode_pieces
 from lidstone.corpus.prepared import SPLITS, Prepared, Sentences, Split, tokens_sha256
 from lidstone.errors import DataError, FileFormatError, LidstoneError
 from lidstone.recipe.recipe import Recipe
@@ -220,7 +220,7 @@ def _ids(pieces: dict[str, list[list[str]]], vocab: Vocabulary) -> dict[str, Sen
 
 def _encode_lines(lines: list[list[str]], vocab: Vocabulary) -> Sentences:
     """The ids of all lines, by a single look-up for the whole split."""
-    flat = vocab.encode([token for line in lines for token in line])
+    flat = encode_pieces([token for line in lines for token in line], vocab)
     cuts = np.cumsum([len(line) for line in lines])[:-1]
     return Sentences.pack(np.split(flat, cuts), vocab.eos)
 
@@ -264,7 +264,7 @@ def _assemble(
 
 
 def _split(target: _Encoded, source: _Encoded | None, split: str, references: Sequence[str]) -> Split:
-    words = np.array([len(line.split(" ")) for line in target.words[split]], dtype=np.int64)
+    words = np.array([len(line.split()) for line in target.words[split]], dtype=np.int64)
     lines = target.pieces[split] + (source.pieces[split] if source else [])
     return Split(
         target.ids[split], source.ids[split] if source else None, words, tokens_sha256(lines), tuple(references)

@@ -32,7 +32,7 @@ class Beam(Section):
 
     beam: Positive = 5
     """Hypotheses kept at each step; 1 is greedy search."""
-    length_penalty: float = 1.0
+    length_penalty: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     """Scores are divided by length to this power."""
     max_length_factor: Annotated[float, Field(ge=0)] = 1.2
     """A translation has at most factor x source length + extra tokens."""
@@ -42,8 +42,8 @@ class Beam(Section):
     """Sentences searched together."""
 
     def limit(self, source_length: int) -> int:
-        """The largest number of tokens in a translation of a source of this length."""
-        return int(self.max_length_factor * source_length) + self.max_length_extra
+        """The largest number of tokens in a translation of a source of this length, at least one."""
+        return max(1, int(self.max_length_factor * source_length) + self.max_length_extra)
 
 
 def translate_ids(
@@ -57,7 +57,7 @@ def translate_ids(
 ) -> list[list[int]]:
     """Translate sources, given without eos, in batches of similar length; the results have neither start nor eos."""
     eos = vocab.eos if source_eos is None else source_eos
-    _check_lengths(sources, model.config.max_position_embeddings)
+    check_source_lengths(sources, model)
     found: list[list[int]] = [[] for _ in sources]
     for batch in length_batches([len(source) for source in sources], size=beam.batch_size):
         rows = _generate(model, [sources[i] for i in batch], vocab, beam, eos)
@@ -109,8 +109,10 @@ def _until_eos(row: list[int], eos: int) -> list[int]:
     return row[: row.index(eos)] if eos in row else row
 
 
-def _check_lengths(sources: Sequence[Ids], longest: int) -> None:
-    for number, source in enumerate(sources, 1):
+def check_source_lengths(sources: Sequence[Ids], model: Any, first: int = 1) -> None:
+    """Raise an error for a source that is longer than the model reads; `first` is the number of the first one."""
+    longest = model.config.max_position_embeddings
+    for number, source in enumerate(sources, first):
         if len(source) + 1 > longest:
             raise InputError(
                 f"sentence {number} has {len(source) + 1} tokens, but the model reads at most {longest}",

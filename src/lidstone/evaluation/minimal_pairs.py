@@ -21,6 +21,8 @@ from lidstone.errors import FileFormatError
 from lidstone.evaluation.perplexity import Floats
 from lidstone.text.sequences import Ids
 
+_HINT = "it needs sentence_good and sentence_bad, in JSON"
+
 
 @dataclass(frozen=True)
 class MinimalPair:
@@ -88,10 +90,10 @@ def summarize(pairs: Sequence[MinimalPair], scores: NDArray[np.float64]) -> dict
 def _pair(line: str, where: str) -> MinimalPair:
     try:
         record = json.loads(line)
-        good, bad = str(record["sentence_good"]), str(record["sentence_bad"])
+        good, bad = record["sentence_good"], record["sentence_bad"]
     except (ValueError, KeyError, TypeError) as error:
-        raise FileFormatError(
-            f"{where} is not a minimal pair", hint="it needs sentence_good and sentence_bad, in JSON"
-        ) from error
-    paradigm = str(record.get("UID", "all"))
-    return MinimalPair(good, bad, str(record.get("linguistics_term", paradigm)), paradigm)
+        raise FileFormatError(f"{where} is not a minimal pair", hint=_HINT) from error
+    if not isinstance(good, str) or not isinstance(bad, str):
+        raise FileFormatError(f"{where} is not a minimal pair: a sentence is not a string", hint=_HINT)
+    paradigm = str(record.get("UID") or "all")
+    return MinimalPair(good, bad, str(record.get("linguistics_term") or paradigm), paradigm)

@@ -9,6 +9,7 @@ numbers per token and no whole rows; `log_rows` and the logits processor give wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.evaluation.inference import evaluating
 from lidstone.evaluation.perplexity import Floats, SentenceScores, score_sentences
+from lidstone.ngram.storage.normalisation import check_normalised
 from lidstone.text.sequences import Ids
 from lidstone.text.windows import boundaries
 
@@ -91,21 +93,29 @@ class Mixture:
     """
 
     model: Any
-    """a model of transformers, or anything that gives `.logits`"""
+    """a torch module whose output has `.logits`, such as a causal model of transformers"""
     table: BackoffTable
     weight: float = 0.5
     """of the n-gram model, from 0 to 1"""
     limit: int | None = None
     """the longest sequence that the model reads; by default from its configuration"""
+    allow_unnormalised: bool = False
+    """a table whose probabilities do not sum to one within 1% is refused otherwise"""
 
     def __post_init__(self) -> None:
+        if not hasattr(self.table, "token_logprobs"):
+            raise InputError(f"a mixture needs a table, not {type(self.table).__name__}", hint="fit a smoother first")
         if not 0 <= self.weight <= 1:
             raise InputError(f"the weight of a mixture is {self.weight}", hint="give a weight from 0 to 1, or call fit")
+        if not self.allow_unnormalised:
+            check_normalised(self.table, limit=0.01)
 
     def fit(self, valid: Sequence[Ids]) -> Mixture:
         """The same mixture with the weight that fits sentences of validation text best; ids without eos."""
         network, ngram = self._token_scores(valid)
         assert network.token_nll is not None
+        if not np.isfinite(network.token_nll).all():
+            raise InputError("the network's scores are not finite", hint="check its weights for NaN")
         return replace(self, weight=mixture_weight(network.token_nll, ngram))
 
     def score(self, sentences: Sequence[Ids]) -> ThreeScores:
@@ -127,18 +137,25 @@ class Mixture:
         return LogitsProcessorList([self.process])
 
     def process(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Logits of the next token (batch, V) as logarithms of the mixed probabilities, in the type of `scores`."""
+        """Logits of the next token (batch, V) as logarithms of the mixed probabilities, in the type of `scores`.
+
+        Words that are masked in `scores`, with -inf, stay so; the others share the probability.
+        """
         self._check_size(scores.shape[-1])
-        return self._mix(scores, [self.history(row) for row in input_ids.tolist()]).to(scores.dtype)
+        mixed = self._mix(scores, [self.history(row) for row in input_ids.tolist()])
+        return mixed.masked_fill(scores.isneginf(), -math.inf).log_softmax(-1).to(scores.dtype)
 
     def history(self, tokens: Sequence[int]) -> list[int]:
-        """The n-gram model's history after these tokens: the last n-1, not beyond a sentence start."""
+        """The n-gram model's history after these tokens: the last n-1, not beyond a sentence start.
+
+        The first token of a row begins a sentence, whether eos stands before it or not.
+        """
         recent: list[int] = []
         for token in reversed(tokens[max(len(tokens) - self.table.order + 1, 0) :]):
             if self._boundary[token]:
                 return [self.table.vocab.bos, *recent]
             recent.insert(0, token)
-        return recent
+        return recent if len(tokens) > self.table.order - 2 else [self.table.vocab.bos, *recent]
 
     @cached_property
     def _boundary(self) -> NDArray[np.bool_]:
@@ -148,9 +165,24 @@ class Mixture:
         eos = self.table.vocab.eos
         if eos is None:
             raise InputError("a mixture needs a vocabulary with eos", hint="make the vocabulary with eos=")
-        reach = self.limit or getattr(getattr(self.model, "config", None), "max_position_embeddings", None)
-        network = score_sentences(self.model, sentences, eos=eos, limit=reach)
-        return network, ngram_nll(self.table, sentences)
+        config = getattr(self.model, "config", None)
+        self._check_size(getattr(config, "vocab_size", self.table.vocab.size))
+        checked = [self._words(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+        reach = self.limit or getattr(config, "max_position_embeddings", None)
+        network = score_sentences(self.model, checked, eos=eos, limit=reach)
+        return network, ngram_nll(self.table, checked)
+
+    def _words(self, sentence: Ids, number: int) -> NDArray[np.int64]:
+        """The ids of a sentence, if each of them is a word."""
+        if np.ndim(sentence) != 1:
+            raise InputError(f"sentence {number} is not a list of ids", hint="pass a list of sentences")
+        ids = self.table.vocab.check_ids(sentence) if len(sentence) else np.empty(0, np.int64)
+        if self._boundary[ids].any():
+            token = ids[self._boundary[ids]][0]
+            raise InputError(
+                f"sentence {number} has the id {token}, which is no word", hint="leave out bos, eos and pad"
+            )
+        return ids
 
     def _mix(self, logits: Tensor, histories: Sequence[Sequence[int]]) -> Tensor:
         import torch

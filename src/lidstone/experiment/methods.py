@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.corpus.prepared import Prepared, Split
+from lidstone.errors import InputError
 from lidstone.experiment.loss import count_training_text, fit_smoother
 from lidstone.files import write_text
 from lidstone.ngram.storage.files import load, save
@@ -24,20 +25,35 @@ from lidstone.recipe.sections import Regularizer
 if TYPE_CHECKING:
     from lidstone.evaluation.mixture import Mixture
     from lidstone.ngram.table import BackoffTable
+    from lidstone.text.vocabulary import Vocabulary
     from lidstone.training.baselines.noising import Noising
     from lidstone.training.baselines.residual import NgramResidual
 
 TABLE, FACTS = "residual.safetensors", "residual.json"
 
 
-def make_noise(regularizer: Regularizer, prepared: Prepared, blank: int) -> Noising | None:
-    """The noise of a recipe; None for any other method. `blank` is an id that inputs do not have otherwise."""
+def make_noise(regularizer: Regularizer, prepared: Prepared, pad: int | None) -> Noising | None:
+    """The noise of a recipe; None for any other method. `pad` is the model's id of padding."""
     from lidstone.training.baselines.noising import Noising
 
     if regularizer.kind != "noising":
         return None
     counts = count_training_text(prepared, 2)
+    blank = blank_id(prepared.vocab, pad) if regularizer.noise == "blank" else 0
     return Noising(counts, gamma=regularizer.strengths[0], scheme=regularizer.noise, blank=blank)
+
+
+def blank_id(vocab: Vocabulary, pad: int | None) -> int:
+    """An id that inputs do not have otherwise, and whose embedding is trained: that of padding is not.
+
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> blank_id(Vocabulary(size=6, eos=2, unpredictable=(0, 1)), pad=0)
+    1
+    """
+    unused = [token for token in vocab.unpredictable if token != pad]
+    if not unused:
+        raise InputError("the vocabulary has no id that can be the blank", hint="use noise: unigram or kneser-ney")
+    return unused[0]
 
 
 def attach_residual(regularizer: Regularizer, prepared: Prepared, model: Any) -> None:

@@ -78,6 +78,15 @@ def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
     return saved
 
 
+def load_pipeline(path: str | Path) -> TextPipeline:
+    """How the (target) text of a run or model folder of lidstone becomes ids, without its weights."""
+    folder = _model_folder(Path(path))
+    pipeline = _pipeline(folder, "target")
+    if pipeline is None:
+        raise InputError(f"{folder} is not a model of lidstone", hint="pass a folder of runs/")
+    return pipeline
+
+
 def _model_folder(path: Path) -> Path:
     if not path.exists():
         raise InputError(f"there is no run or model {path}", hint="pass a folder of runs/, or one with config.json")
@@ -103,21 +112,16 @@ def _ours(folder: Path) -> SavedModel:
 
 
 def _foreign(folder: Path) -> SavedModel:
-    from transformers import AutoTokenizer
-
     from lidstone.text.vocabulary import Vocabulary
     from lidstone.training.models import load_model
 
     model = load_model(folder)
     if model.config.is_encoder_decoder:
         raise InputError(f"{folder} is not a model of lidstone", hint="translation models need a lidstone.json")
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder} has no tokenizer", hint="save the tokenizer into the same folder") from error
+    pipeline = TextPipeline(checkpoint=str(folder))
     size = model.get_output_embeddings().weight.shape[0]
-    vocab = Vocabulary.from_tokenizer(tokenizer, size=size)
-    return SavedModel("lm", model, TextPipeline(vocab=vocab, checkpoint=str(folder)), None, Beam(), folder.name)
+    vocab = Vocabulary.from_tokenizer(pipeline.tokenizer, size=size)
+    return SavedModel("lm", model, replace(pipeline, vocab=vocab), None, Beam(), folder.name)
 
 
 def _pipeline(folder: Path, side: str) -> TextPipeline | None:

@@ -41,7 +41,7 @@ def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
     model = make_model(recipe, prepared)
     with first_process_first():
         attach_residual(recipe.regularizer, prepared, model)
-        noise = make_noise(recipe.regularizer, prepared, PAD)
+        noise = make_noise(recipe.regularizer, prepared, model.config.pad_token_id)
     batches = make_batches(recipe, prepared, reach_of(model))
     steps = recipe.training.steps(len(batches), process_count())
     with first_process_first():
@@ -82,8 +82,8 @@ def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -
     size, seed = BatchSize(training.batch_tokens, training.batch_size), training.seed
     limit = reach or recipe.model.max_positions
     if split.source is not None:
-        test = prepared.test
-        check_pair_lengths(list(test.source or ()), list(test.target), limit, "test")
+        for name, other in (("validation", prepared.valid), ("test", prepared.test)):
+            check_pair_lengths(list(other.source or ()), list(other.target), limit, name)
         sources, targets = list(split.source), list(split.target)
         return pair_batches(sources, targets, eos=eos, pad=PAD, limit=limit, size=size, seed=seed)
     folds = training_folds(recipe.regularizer, split)

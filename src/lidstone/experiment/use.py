@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lidstone.corpus.pipeline import encode_pieces
 from lidstone.errors import InputError
-from lidstone.evaluation.beam import Beam, translate_ids
+from lidstone.evaluation.beam import Beam, check_source_lengths, translate_ids
 from lidstone.evaluation.mixture import Mixture
 from lidstone.evaluation.perplexity import score_sentences
 from lidstone.experiment.methods import generating
-from lidstone.experiment.mix import mixed_perplexities
+from lidstone.experiment.mix import mixed_perplexities, signature_of
 from lidstone.experiment.saved import SavedModel
 from lidstone.experiment.scoring import reach_of, translation_metrics
 from lidstone.progress import progress_bar
@@ -26,7 +26,7 @@ def evaluate_files(saved: SavedModel, texts: Sequence[Source], mixture: Mixture 
     """
     if saved.task == "lm":
         lines = [line for text in texts for line in read_lines(text)]
-        return {**perplexity_of(saved, lines, mixture), "signature": _signature(saved, lines)}
+        return {**perplexity_of(saved, lines, mixture), "signature": signature_of(saved, lines, mixture)}
     if len(texts) != 2:
         raise InputError(
             f"a translation model is evaluated on two files, not {len(texts)}", hint="pass the source and the reference"
@@ -39,18 +39,18 @@ def evaluate_files(saved: SavedModel, texts: Sequence[Source], mixture: Mixture 
     return {
         **translation_metrics(found, _plain(saved, references)),
         "sentences": len(found),
-        "signature": _signature(saved, [*sources, *references]),
+        "signature": signature_of(saved, [*sources, *references]),
     }
 
 
 def perplexity_of(saved: SavedModel, lines: Iterable[str], mixture: Mixture | None = None) -> dict[str, Any]:
     """Perplexity per token and per word of the lines that have words, with both denominators."""
-    kept = [words for words in saved.target.words(lines) if words]
+    kept = [words for words in saved.target.words(lines) if words.strip()]
     if not kept:
         raise InputError("there is nothing to score: no line has a word", hint="pass a text that is not empty")
     vocab = saved.target.vocabulary
     ids = _encode_words(saved, kept)
-    words = sum(len(line.split(" ")) for line in kept)
+    words = sum(len(line.split()) for line in kept)
     if mixture is not None:
         found = mixed_perplexities(mixture, ids, words)
     else:
@@ -61,10 +61,11 @@ def perplexity_of(saved: SavedModel, lines: Iterable[str], mixture: Mixture | No
     return {**found, "sentences": len(kept), "oov": unknown, "vocabulary": vocab.event_count}
 
 
-def translate_lines(saved: SavedModel, lines: Sequence[str], beam: Beam | None = None) -> list[str]:
-    """Translations of lines; an empty line stays empty."""
+def translate_lines(saved: SavedModel, lines: Sequence[str], beam: Beam | None = None, first: int = 1) -> list[str]:
+    """Translations of lines; an empty line stays empty. `first` is the number of the first line, for errors."""
     assert saved.source is not None
     sources = saved.source.encode(lines)
+    check_source_lengths(sources, saved.model, first)
     wanted = [number for number, ids in enumerate(sources) if len(ids)]
     with progress_bar(len(wanted), "translating") as advance:
         found = translate_ids(
@@ -128,16 +129,9 @@ def _encode_words(saved: SavedModel, words: Sequence[str]) -> list[Any]:
     """Ids of lines that are tokenized already."""
     if saved.target.checkpoint is not None:
         return saved.target.encode(words)
-    return [saved.target.vocabulary.encode(pieces) for pieces in saved.target.pieces(words)]
+    return [encode_pieces(pieces, saved.target.vocabulary) for pieces in saved.target.pieces(words)]
 
 
 def _plain(saved: SavedModel, references: Sequence[str]) -> list[str]:
     """References in the form of translations: read like the training text, tokenization undone."""
     return [saved.target.join(line.split(" ")) for line in saved.target.words(references)]
-
-
-def _signature(saved: SavedModel, lines: Sequence[str]) -> str:
-    from lidstone import __version__
-
-    text = hashlib.blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
-    return f"model:{saved.name}|vocab:{saved.target.vocabulary.fingerprint}|text:{text}|lidstone:{__version__}"

@@ -201,6 +201,10 @@ class Regularizer(Section):
             raise ValueError(f"{self.kind} needs gamma")
         if self.kind == "residual" and not self.gamma:
             raise ValueError("a residual needs gamma above 0")
+        if self.kind == "residual" and self.schedule.kind != "constant":
+            raise ValueError("the strength of a residual is part of the model: it cannot follow a schedule")
+        if self.folds is not None and self.kind != "residual":
+            raise ValueError(f"folds are for kind residual, not {self.kind}")
         if self.kind == "noising" and not 0 <= (self.gamma or 0) <= 1:
             raise ValueError(f"gamma is {self.gamma}, but noising needs a probability from 0 to 1")
         if self.kind == "smoother" and self.form == "exact" and self.strengths[1] > 1:

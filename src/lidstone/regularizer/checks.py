@@ -12,8 +12,6 @@ from torch import Tensor
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.storage.checked_tensors import is_mapped
-from lidstone.ngram.storage.normalisation import LIMIT
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer.plan import Empirical, Form
 
@@ -116,18 +114,6 @@ def check_histories(labels: Tensor, histories: Tensor | None, order: int) -> Non
         raise InputError(
             f"labels of shape {tuple(labels.shape)} do not say where a sequence begins, so histories would cross it",
             hint="pass logits (batch, time, V) and labels (batch, time), or `histories`, the token before each label",
-        )
-
-
-def check_normalised(table: BackoffTable | None, allow: bool) -> None:
-    """Refuse a model whose probabilities do not sum to one, which would scale the gradient by an unknown factor."""
-    if table is None or allow:
-        return
-    error = table.normalisation_error(25 if is_mapped(table.base) else 1000)  # each history reads pages of a file
-    if error > LIMIT:
-        raise InputError(
-            f"the table is not normalised: after some history its probabilities sum to one only within {error:.3g}",
-            hint="make the model again, or pass allow_unnormalised=True",
         )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from lidstone.errors import VocabularyMismatch
 from lidstone.ngram.counts import Counts
+from lidstone.ngram.storage.normalisation import check_normalised
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer import operators
 from lidstone.regularizer.checks import (
@@ -24,7 +25,6 @@ from lidstone.regularizer.checks import (
     check_histories,
     check_kinds,
     check_label_type,
-    check_normalised,
     check_shapes,
     strengths_of,
 )
@@ -87,7 +87,8 @@ class SmoothedLoss(nn.Module):
         self.gamma_plus, self.gamma_minus = strengths_of(table, gamma, gamma_plus, gamma_minus, form)
         check_choices(form=(form, Form), empirical=(empirical, Empirical), reduction=(reduction, Reduction))
         check_counts(table, counts, empirical, form)
-        check_normalised(table, allow_unnormalised)
+        if table is not None and not allow_unnormalised:
+            check_normalised(table)
         self.form: Form = form
         self.empirical: Empirical = empirical
         self.ignore_index, self.reduction, self.schedule = ignore_index, reduction, schedule

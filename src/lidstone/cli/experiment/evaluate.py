@@ -31,7 +31,8 @@ MIX: TypeAlias = Annotated[
     ),
 ]
 WEIGHT: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, max=1, help="The weight of the n-gram model; by default that in run.json.")
+    float | None,
+    typer.Option(min=0, max=1, help="The weight of the n-gram model; with --mix train by default that in run.json."),
 ]
 FIT_WEIGHT: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Choose the weight on this text instead.")
@@ -63,6 +64,8 @@ def evaluate(
 
     if bool(texts) == (pairs is not None):
         raise InputError("pass either TEXT or --pairs FILE", hint="lidstone evaluate RUN TEXT")
+    if fit_weight == "-" and "-" in (*(texts or ()), pairs):
+        raise InputError("standard input cannot be both the text and that of --fit-weight", hint="put one into a file")
     quiet_transformers()
     saved = load_saved(run, task="lm" if mix or pairs else None)
     mixture = read_mixture(saved, run, mix, weight, fit_weight)
@@ -124,4 +127,6 @@ def _print_pairs(facts: dict[str, Any]) -> None:
         parts = [model if row is None else model["phenomena"][row] for model in models.values()]
         shares = (f"{100 * part['accuracy']:9.2f}" for part in parts)
         print("  ".join([f"{row or 'all':32}", *shares, f"{parts[0]['pairs']:7,}"]))
-    print(f"percentage of pairs whose good sentence is likelier; {facts['ties']:,} ties count half")
+    ties = ", ".join(f"{model['ties']:,}" + (f" ({name})" if len(models) > 1 else "") for name, model in models.items())
+    print(f"percentage of pairs whose good sentence is likelier; ties count half: {ties}")
+    print(facts["signature"])

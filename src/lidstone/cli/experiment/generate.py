@@ -42,7 +42,8 @@ def generate(
         options = {"number": number, "seed": seed, "temperature": temperature, "top_k": top_k, "limit": limit}
         found = continue_prompt(saved, prompt, mixture=mixture, **options)  # type: ignore[arg-type]
         if as_json:
-            print_json({"prompt": prompt, "sentences": found, **options})
+            mixed = {} if mixture is None else {"mix": mix, "weight": mixture.weight}
+            print_json({"prompt": prompt, "sentences": found, **options, **mixed})
         else:
             print("\n".join(found))
 

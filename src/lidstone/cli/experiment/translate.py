@@ -30,8 +30,10 @@ def translate(
     quiet_transformers()
     saved = load_saved(run, task="mt")
     changes: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty}
-    search = saved.beam.model_copy(update={name: value for name, value in changes.items() if value is not None})
-    lines = iter(read_lines(text))
+    given = {name: value for name, value in changes.items() if value is not None}
+    search = saved.beam.model_validate({**saved.beam.model_dump(), **given})
+    lines, first = iter(read_lines(text)), 1
     while chunk := list(islice(lines, CHUNK)):
-        for source, target in zip(chunk, translate_lines(saved, chunk, search), strict=True):
+        for source, target in zip(chunk, translate_lines(saved, chunk, search, first), strict=True):
             print_json({"source": source, "translation": target}) if as_json else print(target, flush=True)
+        first += len(chunk)

@@ -17,6 +17,7 @@ from lidstone.cli.inputs import (
     check_counts_output,
     read_vocabulary,
 )
+from lidstone.errors import InputError
 
 
 def count(
@@ -28,7 +29,8 @@ def count(
         typer.Option(help="Drop n-grams that occur this often or less: one per order, lowest first."),
     ] = None,
     vocab: Annotated[
-        Path | None, typer.Option(help="One word per line, or a file made by count or fit; other words become <unk>.")
+        Path | None,
+        typer.Option(help="One word per line, a file made by count or fit, or a run, whose tokenization is used."),
     ] = None,
     memory: Annotated[str | None, typer.Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
     temporary: Annotated[
@@ -46,17 +48,29 @@ def count(
     as_json: JSON = False,
 ) -> None:
     """Count the n-grams of a text: one sentence per line, words separated by spaces."""
-    from lidstone.cli.ngram.counting import Settings, count_in_memory, count_on_cluster, count_on_disk, print_summary
+    from lidstone.cli.ngram.counting import (
+        Settings,
+        count_as_run,
+        count_in_memory,
+        count_on_cluster,
+        count_on_disk,
+        print_summary,
+    )
     from lidstone.ngram.trie import check_order
     from lidstone.text.reading.inputs import expand
 
     check_order(order)
     check_address(engine, address)
     check_counts_output(output, folder=engine is not None)
-    words = None if vocab is None else read_vocabulary(vocab)
+    run = vocab if vocab is not None and vocab.is_dir() else None
+    words = None if vocab is None or run else read_vocabulary(vocab)
     inputs, treatment = expand(texts, column), check_blank(blank)
     settings = Settings(inputs, order, output, words, threshold, memory, temporary, skip_bad, treatment)
-    if engine is not None:
+    if run is not None:
+        if engine or memory or skip_bad or blank != "skip":
+            raise InputError("text is counted as a run reads it in memory only", hint="leave out all other options")
+        facts = count_as_run(settings, run)
+    elif engine is not None:
         facts = count_on_cluster(settings, engine, address)
     elif memory is not None:
         facts = count_on_disk(settings)

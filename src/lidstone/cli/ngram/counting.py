@@ -58,6 +58,23 @@ def count_in_memory(settings: Settings) -> dict[str, Any]:
     return {**summary(counts), **_skipped(settings, len(inputs))}
 
 
+def count_as_run(settings: Settings, run: Path) -> dict[str, Any]:
+    """Count text as the network of a run reads it: its tokenization, its merges, its ids."""
+    from lidstone.experiment.saved import load_pipeline
+    from lidstone.ngram.counts import count
+    from lidstone.ngram.storage.files import save
+    from lidstone.text.corpora import read_lines
+
+    pipeline = load_pipeline(run)
+    lines = [line for item in settings.inputs for line in read_lines(item.open())]
+    ids = [found for found in pipeline.encode(lines) if len(found)]
+    if not ids:
+        raise InputError("there is nothing to count: no line has a word", hint="pass a text that is not empty")
+    counts = count(ids, pipeline.vocabulary, settings.order, thresholds=settings.threshold, append_eos=True)
+    save(counts, settings.output)
+    return summary(counts)
+
+
 def count_on_disk(settings: Settings) -> dict[str, Any]:
     """Count on disk, in limited memory."""
     from lidstone.ngram.scale.external import count_to_file

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from lidstone.errors import InputError
 from lidstone.ngram.compact.access import at, row_of, size_of
+from lidstone.ngram.storage.checked_tensors import is_mapped
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -34,6 +36,16 @@ def normalisation_error(table: BackoffTable, samples: int | None = SAMPLES) -> f
     sums = _row_sums(first, words, suffixes, rows, backoffs, base, float(base.sum()), states)
     error = np.abs(sums - 1).max()
     return float(error) if np.isfinite(error) else float("inf")
+
+
+def check_normalised(table: BackoffTable, limit: float = LIMIT) -> None:
+    """Refuse a model whose probabilities do not sum to one: it scales gradients and mixtures by an unknown factor."""
+    error = normalisation_error(table, 25 if is_mapped(table.base) else SAMPLES)  # each history reads pages of a file
+    if error > limit:
+        raise InputError(
+            f"the table is not normalised: after some history its probabilities sum to one only within {error:.3g}",
+            hint="make the model again, or pass allow_unnormalised=True",
+        )
 
 
 def report_normalisation(table: BackoffTable, name: str) -> None:

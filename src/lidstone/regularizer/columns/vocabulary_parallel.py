@@ -15,12 +15,12 @@ from torch import Tensor
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
+from lidstone.ngram.storage.normalisation import check_normalised
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer.checks import (
     check_choices,
     check_counts,
     check_kinds,
-    check_normalised,
     check_transforms,
     strengths_of,
 )
@@ -55,7 +55,8 @@ class VocabularyParallelCrossEntropy(SmoothedLoss):
             raise InputError("logits sharded over the vocabulary take no class weights", hint="leave weight= out")
         super().__init__(**options)
         check_kinds(table, counts)
-        check_normalised(table, options.get("allow_unnormalised", False))
+        if table is not None and not options.get("allow_unnormalised", False):
+            check_normalised(table)
         self.gamma_plus, self.gamma_minus = strengths_of(table, gamma, gamma_plus, gamma_minus, form)
         check_choices(form=(form, Form), empirical=(empirical, Empirical))
         check_counts(table, counts, empirical, form)

@@ -8,14 +8,14 @@ In training, each input token x is replaced with probability gamma(x); at evalua
     kneser-ney   gamma0 N1+(x .) / c(x)     a draw from N1+(. x)    becomes another draw from N1+(. x)
 
 c(x) counts x as a history, N1+(x .) the distinct words after it, N1+(. x) those before it. The sentence start is never
-replaced and never drawn as an input. The blank is the id of padding, which an input has nowhere else. Draws come from
+replaced and never drawn as an input. The blank is an id that an input has nowhere else. Draws come from
 torch's own generator, which checkpoints keep: a resumed training sees the same noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -46,6 +46,8 @@ class Noising:
     def __init__(self, counts: Counts, *, gamma: float, scheme: Scheme, blank: int) -> None:
         if not 0 <= gamma <= 1:
             raise InputError(f"the strength of noising is {gamma}", hint="it is a probability: use 0 <= gamma <= 1")
+        if scheme not in get_args(Scheme):
+            raise InputError(f"there is no scheme {scheme!r} of noising", hint=f"use {', '.join(get_args(Scheme))}")
         if counts.order < 2:
             raise InputError("noising needs bigram counts", hint="count with order=2")
         self.gamma, self.scheme, self.blank = gamma, scheme, blank

@@ -109,8 +109,23 @@ class NgramResidual(nn.Module):
     def _hook(self, model: Any, args: Any, kwargs: dict[str, Any], outputs: Any) -> Any:
         if self.aside:
             return outputs
-        contexts = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
-        outputs.logits = self(outputs.logits, contexts)
+        contexts = kwargs.get("input_ids", args[0] if args else None)
+        cache = kwargs.get("past_key_values")
+        if contexts is None or not hasattr(outputs, "logits"):
+            raise InputError(
+                "an n-gram residual needs ids and named outputs", hint="pass input_ids and return_dict=True"
+            )
+        if cache is not None and cache.get_seq_length() > contexts.shape[1]:  # the cache has the inputs by now
+            raise InputError(
+                "an n-gram residual needs the whole text, not a cache and its last token",
+                hint="generate with use_cache=False, or with lidstone generate",
+            )
+        kept = outputs.logits.shape[1]
+        wide = nn.functional.pad(outputs.logits, (0, 0, contexts.shape[1] - kept, 0))  # logits_to_keep gives the last
+        outputs.logits = self(wide, contexts)[:, -kept:]
+        if outputs.loss is not None:  # the model's own, of the logits without the residual
+            size = outputs.logits.shape[-1]
+            outputs.loss = model.loss_function(logits=outputs.logits, labels=kwargs["labels"], vocab_size=size)
         return outputs
 
 
