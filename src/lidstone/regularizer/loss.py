@@ -46,6 +46,7 @@ class LossParts(NamedTuple):
     """What a loss is made of: total = nll + plus + minus. Only `total` carries a gradient."""
 
     total: Tensor
+    """what to minimise"""
     nll: Tensor
     """the plain negative log-likelihood"""
     plus: Tensor
