@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pages
 from chapters import language_modelling, translation
-from opening import advice, missing_cells, summary, translated
+from opening import Text, advice, missing_cells, summary, translated
 from regimes import grammar, lafand, tatoeba
-from sizes import texts
+from sizes import studied, texts
 from study import Study
 
 from lidstone.files import write_text
@@ -65,23 +67,22 @@ def opening() -> str:
     return "\n".join(
         [
             "## Summary\n",
-            headline(),
+            headline(texts()),
             *(["Not measured yet, of what is planned:\n", *unfinished, ""] if unfinished else []),
         ]
     )
 
 
-def headline() -> str:
-    """What to use when, each with its number: the table and the sentences that the README shows, too."""
-    found = texts()
+def headline(told: Sequence[Text]) -> str:
+    """What to use when, each with its number: a table of all texts, and sentences about those to be told."""
     translations = list(filter(None, (translated(Study.of(name)) for name in ("multi30k", *LAFAND))))
     return "\n".join(
         [
             "Test perplexity per token; rows differ in vocabulary and cannot be compared. The n-gram model is modified "
             "Kneser-Ney of the same training text, on the same ids; the mixture is made at test time, with a weight "
             "chosen on validation. With 5 % of WikiText-2 and more, two smoothers were tried.\n",
-            summary(found),
-            *advice(found),
+            summary(texts()),
+            *advice(told),
             *grammar(Study.of("tatoeba")),
             f"- **Translation**, where no n-gram model can compete: {'; '.join(translations) or 'not measured yet'}.",
             "",
@@ -90,10 +91,10 @@ def headline() -> str:
 
 
 def with_headline(text: str) -> str:
-    """The README with the summary between its marks."""
+    """The README with the summary between its marks; its sentences are about the two studies with all methods."""
     before, rest = text.split(MARKS[0])
     _, after = rest.split(MARKS[1])
-    return f"{before}{MARKS[0]}\n{headline()}{MARKS[1]}{after}"
+    return f"{before}{MARKS[0]}\n{headline([studied('tatoeba'), studied('wikitext2')])}{MARKS[1]}{after}"
 
 
 if __name__ == "__main__":
