@@ -115,8 +115,11 @@ def test_what_a_recipe_says_about_other_cells_makes_no_setting() -> None:
 
 def test_baselines_with_one_strength_show_it() -> None:
     method = {"smoother": None, "gamma": 0.1, "gamma_plus": None, "gamma_minus": None, "parameters": {}}
-    row = rows(Report.from_runs(runs("label_smoothing", [140.0], method=method)))["label_smoothing"]
+    made = runs("label_smoothing", [140.0], method=method)
+    row = rows(Report.from_runs(made))["label_smoothing"]
     assert (row.label.text(), row.label.long) == ("LS (γ=0.1)", "Label smoothing")
+    beside = made + runs("katz", [139.0], method={"form": "exact"}) + runs("katz", [138.0])  # two forms in one table
+    assert rows(Report.from_runs(beside))["label_smoothing"].label.text() == "LS (γ=0.1)"
 
 
 def test_daggers_mean_significantly_better_and_never_worse() -> None:

@@ -148,7 +148,8 @@ def _label(chosen: Setting, settings: Sequence[Setting], varying: tuple[str, ...
     run = chosen.runs[0]
     if run.method.get("smoother") is None and run.name == "none":
         return Label("none", _recipe_pairs(chosen, settings))
-    return Label(run.name, parameter_pairs(run.method, varying) + _recipe_pairs(chosen, settings))
+    shown = varying if _variant(run) else ()  # a baseline has no form, whatever its record says
+    return Label(run.name, parameter_pairs(run.method, shown) + _recipe_pairs(chosen, settings))
 
 
 def _recipe_pairs(chosen: Setting, settings: Sequence[Setting]) -> tuple[tuple[str, str], ...]:
