@@ -174,3 +174,17 @@ def _remedy(error: OSError) -> str:
         errno.ENAMETOOLONG: "give a shorter name",
         errno.EISDIR: "give the name of a file, not of a folder",
     }.get(error.errno or 0, "check the path and the disk")
+
+
+def from_home(path: str) -> Path:
+    """The path, with ~/ at its beginning as the user's home; any other name that begins with ~ is that of a file.
+
+    >>> from_home("~/a") == Path.home() / "a", from_home("~notes.txt")
+    (True, PosixPath('~notes.txt'))
+    """
+    if path != "~" and not path.startswith("~/"):
+        return Path(path)
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise LidstoneError(f"there is no home folder for {path}", hint="write the whole path") from error

@@ -29,7 +29,7 @@ from lidstone.experiment.saved import load_saved
 from lidstone.ngram.storage.files import save
 from lidstone.report.runs import load_runs, read_run
 from lidstone.sweep.journal import open_study
-from lidstone.training.checkpoints import last_checkpoint
+from lidstone.training.checkpoints import last_checkpoint, write_checksums
 
 Read = Callable[[], Any]
 
@@ -186,3 +186,21 @@ def test_a_damaged_journal_is_read_or_refused(tmp_path: Path) -> None:
         study.tell(trial, float(number))
     assert json.loads(path.read_text().splitlines()[0])
     survives(path, lambda: len(open_study(path, "x").trials) >= 0, 60)
+
+
+def test_the_newest_checkpoint_survives_damage_to_the_best(tmp_path):
+    """Of the best checkpoint only the weights are needed; without them the newest is the best."""
+    for name, file in (("states", "optimizer.pt"), ("weights", "model.safetensors")):
+        home = tmp_path / name
+        for step, best in ((100, 100), (900, 100)):
+            folder = home / f"checkpoint-{step}"
+            folder.mkdir(parents=True)
+            for needed in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
+                (folder / needed).write_bytes(f"{needed} {step}".encode())
+            state = {"global_step": step, "max_steps": 1000, "best_global_step": best}
+            (folder / "trainer_state.json").write_text(json.dumps(state))
+            write_checksums(folder)
+        (home / "checkpoint-100" / file).write_bytes(b"damaged")
+        found = last_checkpoint(home)
+        assert found.step == 900
+        assert found.best == home / ("checkpoint-100" if name == "states" else "checkpoint-900")

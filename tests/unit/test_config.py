@@ -284,7 +284,10 @@ def test_paths_are_relative_to_the_recipe_file_but_overrides_are_not(tmp_path):
 
 
 def test_numbers_without_a_point_are_numbers(tmp_path):
-    path = write(tmp_path, "task: lm\ncorpus: {name: embedded}\nregularizer: {parameters: {lam: 1e-2}}\n")
+    path = write(
+        tmp_path,
+        "task: lm\ncorpus: {name: embedded}\nregularizer: {smoother: add-lambda, gamma: 1, parameters: {lam: 1e-2}}\n",
+    )
     assert load_recipe(path).regularizer.parameters == {"lam": 0.01}
 
 
@@ -326,3 +329,27 @@ def test_the_documentation_has_every_key_and_every_recipe():
     keys = {key for section in sections for key in section.model_fields}
     assert [key for key in sorted(keys) if f"| `{key}` |" not in text] == []
     assert [name for name in recipe_names() if f"| `{name}` |" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ({"name": "katz", "gamma": 0.1}, "kind none has no gamma"),
+        ({"name": "plain", "parameters": {"k": 5}}, "kind none has no gamma and no parameters"),
+        ({"name": "katz"}, "katz is a smoother; write smoother: katz"),
+    ],
+)
+def test_the_name_of_a_smoother_alone_does_not_train_without_it(method, message):
+    with pytest.raises(RecipeError, match=message):
+        make_recipe({"task": "lm", "corpus": {"name": "embedded"}, "methods": [{"name": "none"}, method]})
+
+
+def test_language_models_are_not_scored_by_bleu():
+    with pytest.raises(RecipeError, match="bleu needs task mt"):
+        make_recipe({"task": "lm", "corpus": {"name": "embedded"}, "evaluation": {"metric": "bleu"}})
+
+
+def test_a_repeated_key_is_named_with_its_line(tmp_path):
+    path = write(tmp_path, "task: lm\ncorpus: {name: embedded}\ntask: mt\n")
+    with pytest.raises(RecipeError, match="the key task is given twice, again in line 3"):
+        load_recipe(path)

@@ -470,3 +470,44 @@ def test_a_checkpoint_without_tokenizer_files_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(DataError, match="has no tokenizer"):
         TextPipeline(checkpoint=str(tmp_path)).tokenizer  # noqa: B018
+
+
+def test_a_folder_of_other_files_is_never_replaced(tmp_path):
+    precious = tmp_path / "thesis"
+    precious.mkdir()
+    (precious / "chapter1.txt").write_text("years of work")
+    with pytest.raises(DataError, match="not a prepared corpus"):
+        prepare_corpus(load_recipe("demo"), precious)
+    assert (precious / "chapter1.txt").read_text() == "years of work"
+
+
+def test_a_prepared_corpus_has_the_name_of_the_recipe_that_asks(tmp_path):
+    path = str(write(tmp_path / "a.txt", ["a b", "b a", "a a"] * 20))
+    for name in ("first", "second"):
+        recipe = make_recipe({"task": "lm", "name": name, "corpus": {"train": path}, "tokenizer": {"kind": "word"}})
+        assert prepare_corpus(recipe).name == name
+
+
+def test_words_are_what_the_tokenizer_takes_for_words(tmp_path):
+    path = str(write(tmp_path / "a.txt", ["il y a 10\xa0% de\u3000tout", "il y a tout"] * 20))
+    recipe = make_recipe({"task": "lm", "corpus": {"train": path}, "tokenizer": {"kind": "word"}})
+    train = prepare_corpus(recipe).train
+    assert int(train.words.sum()) == len(train.target.stream) - len(train)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [({"name": "embedded"}, "embedded has no translations"), ({"name": "tatoeba", "target_language": "fr"}, "no fr")],
+)
+def test_a_corpus_without_these_languages_is_refused(corpus, message):
+    with pytest.raises(RecipeError, match=message):
+        read_corpus(Corpus(**corpus), "mt")
+
+
+def test_a_name_may_begin_with_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "~notes.txt", ["a b"])
+    (tmp_path / "mine.yaml").write_text("task: lm\ncorpus: {train: ~notes.txt, valid: ~/valid.txt}\n")
+    corpus = load_recipe(tmp_path / "mine.yaml").corpus
+    assert corpus.train.target == (str(tmp_path / "~notes.txt"),)
+    assert corpus.valid.target == (str(tmp_path / "valid.txt"),)

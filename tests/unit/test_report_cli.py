@@ -119,3 +119,26 @@ def test_usage_errors_exit_with_two(tree: Path) -> None:
     assert call("report").exit_code == 2
     assert call("report", tree, "--format", "docx").exit_code == 2
     assert call("compare", tree, "--permutations", 0).exit_code == 2
+
+
+def test_a_run_that_diverged_is_left_out_of_the_tests_over_sentences(tmp_path: Path) -> None:
+    folder = trees.write_tree(tmp_path / "runs", seeds=1, names=("none", "add-lambda", "katz"))
+    for file in folder.glob("*/run.json"):
+        record = json.loads(file.read_text())
+        if record["name"] == "katz":
+            scores = {"nll": [None] * 200, "tokens": [3] * 200}
+            (file.parent / "sentences.json.gz").write_text(json.dumps(scores))
+    for verb in ("report", "compare"):
+        answer = call(verb, folder)
+        assert answer.exit_code == 0 and "best seed of katz" in answer.stderr and "diverged" in answer.stderr
+
+
+def test_compare_takes_one_of_several_variants_as_the_baseline(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        trees.write_run(tmp_path, trees.record("none", seed))
+        for form in ("exact", "published"):
+            trees.write_run(tmp_path, trees.record("katz", seed, method={"form": form}, shift=len(form) / 10))
+    for baseline in ("katz", "katz form=exact"):
+        answer = call("compare", tmp_path, "--baseline", baseline, "--system", "none", "--json")
+        found = json.loads(answer.stdout)["comparisons"]
+        assert {(c["system"], c["baseline"]) for c in found} == {("none", "katz")}, baseline

@@ -138,3 +138,10 @@ def test_strengths_that_are_always_equal_make_one_line(tmp_path: Path) -> None:
     assert line.strengths(*line.best) == "γ=0.1"
     drawn = str(heat_chart(line, Report.from_runs(tmp_path).metric))
     assert "γ₊" not in drawn and drawn.count('class="cell h') == 3
+
+
+def test_an_explorer_of_another_vocabulary_is_not_shown() -> None:
+    data = {**trees.explorer_data(), "vocabulary": "abc"}
+    assert explorer_data(data, "abc") is not None and explorer_data(data) is not None
+    assert explorer_data(data, "def") is None
+    assert explorer_data(trees.explorer_data(), "def") is not None  # files of older versions do not say

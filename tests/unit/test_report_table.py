@@ -273,3 +273,53 @@ def test_corrections_are_named_in_the_order_of_the_baselines() -> None:
         report.methods, report.metric, comparisons, ("none", "label-smoothing"), "a test set"
     ).caption
     assert "None (first symbol) and LS (second) (paired-permutation, two-sided, Holm-corrected over 2 and 1)" in caption
+
+
+def test_paths_are_not_part_of_a_setting() -> None:
+    def at(path: str) -> dict[str, Any]:
+        return {"corpus": {"train": {"target": [path]}, "lowercase": True}}
+
+    pair = [Run.from_dict(trees.record("katz", s, config=at(p))) for s, p in ((1, "a.txt"), (2, "/home/x/a.txt"))]
+    assert len(rows(Report.from_runs(pair))["katz"].values) == 2
+
+
+def test_settings_are_chosen_by_the_validation_score_that_the_runs_have() -> None:
+    """Translation whose recipe validates by perplexity: there is no BLEU on validation."""
+
+    def cell(gamma: float, perplexity: float, bleu: float) -> Run:
+        metrics = {"test": {"bleu": bleu, "perplexity": 9.0}, "valid": {"perplexity": perplexity, "loss": 1.0}}
+        config = {"evaluation": {"metric": "perplexity"}}
+        return Run.from_dict(
+            trees.record("katz", 1, task="mt", metrics=metrics, method={"gamma": gamma}, config=config)
+        )
+
+    report = Report.from_runs([cell(0.1, 9.0, 1.0), cell(0.2, 5.0, 2.0), cell(0.3, 7.0, 3.0)])
+    assert report.chosen_by.key == "perplexity" and rows(report)["katz"].value == 2.0
+    assert "chosen on validation by Perplexity among up to 3" in report.table().caption
+
+
+def test_rows_that_differ_in_more_than_the_method_are_named() -> None:
+    def trained(name: str, **model: int) -> list[Run]:
+        return runs(name, [140.0], config={"model": {"layers": 2, **model}})
+
+    small, large = trained("none", width=128), trained("katz", width=1024)
+    assert "Rows differ in model.width, not only in the method." in Report.from_runs(small + large).warnings
+    assert not Report.from_runs(small + trained("katz", width=128)).warnings
+    searched = trained("katz", width=64) + trained("katz", width=256)  # a key that was searched may differ
+    assert not any("Rows differ" in note for note in Report.from_runs(small + searched).warnings)
+
+
+def test_one_training_under_two_names_is_noted() -> None:
+    made = runs("katz", [140.0])
+    report = Report.from_runs([*runs("none", [150.0]), *made, replace(made[0], name="my-katz")])
+    assert "katz and my-katz are the same runs." in report.warnings
+
+
+def test_diverged_seeds_are_told_and_get_no_dagger() -> None:
+    clear = {"none": [147.0, 147.1, 147.2, 147.3, 147.4], "katz": [140.0, 140.1, 140.2, 140.3, float("nan")]}
+    made = [run for name, scores in {**clear, "good-turing": [139.0] * 5}.items() for run in runs(name, scores)]
+    report = Report.from_runs(made, compare=CompareRuns(scopes=("seeds",)))
+    assert "1 diverged seed of katz left out of the rank-sum test" in report.warnings
+    assert {key: row.marks for key, row in rows(report).items()} == {"none": "", "katz": "", "good-turing": "†"}
+    swapped = Report.from_runs(made, baseline="katz", compare=CompareRuns(scopes=("seeds",)))
+    assert "1 diverged seed of katz left out of the rank-sum test" in swapped.warnings

@@ -41,3 +41,14 @@ def test_threads_names_and_the_sweep_do_not_change_the_id() -> None:
     record["config"]["name"] = record["config"]["regularizer"]["name"] = "another"
     record["config"]["sweep"] = {"seeds": [4]}
     assert recomputed(record) == record["id"]
+
+
+def test_references_in_another_form_are_another_translation_run() -> None:
+    """`done` has the tokens of `none`, but detokenizes references and translations."""
+    files = {split: {"source": "a", "target": "b"} for split in ("train", "valid", "test")}
+    made = {
+        tokenization: make_recipe({"task": "mt", "corpus": {**files, "tokenization": tokenization}})
+        for tokenization in ("none", "done")
+    }
+    sums = {"train": "t", "valid": "v", "test": "e"}
+    assert len({identity(recipe, sums, "vocabulary") for recipe in made.values()}) == 2

@@ -118,3 +118,18 @@ def test_half_a_line_in_the_journal_is_mended(tmp_path: Path) -> None:
         file.write('{"op_code":4,"worker')
     sweep(tmp_path, *more).run(InProcess(pretend))
     assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == 1 + 4 + 2 * 2
+
+
+def test_a_search_leaves_out_values_that_do_not_go_together(tmp_path: Path) -> None:
+    """A width must be a multiple of the heads: of nine pairs, six are possible."""
+    axes = "sweep.axes={model.width: [64, 96, 128], model.heads: [4, 6, 8]}"
+    planned = sweep(tmp_path, "sweep.search=tpe", "sweep.trials=9", "sweep.by_method={}", axes)
+    states = planned.run(InProcess(pretend))
+    tried = {
+        (cell.settings["model.width"], cell.settings["model.heads"])
+        for cell, outcome in states[0].outcomes.values()
+        if cell.seed == 1 and outcome.state == "complete"
+    }
+    possible = {(width, heads) for width in (64, 96, 128) for heads in (4, 6, 8) if width % heads == 0}
+    assert tried == possible and states[0].best is not None
+    assert not sweep(tmp_path, "sweep.search=tpe", "sweep.trials=9", "sweep.by_method={}", axes).read_states()[0].todo

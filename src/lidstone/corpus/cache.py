@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lidstone.errors import LidstoneError
+from lidstone.files import from_home
 from lidstone.text.corpora import data_root
 
 
 def cache_folder() -> Path:
     """`LIDSTONE_CACHE` where set, else the platform's folder for caches; it may not exist yet."""
     chosen = os.environ.get("LIDSTONE_CACHE")
-    return Path(chosen).expanduser() if chosen else _platform_cache() / "lidstone"
+    return from_home(chosen) if chosen else _platform_cache() / "lidstone"
 
 
 def cache_root() -> Path:

@@ -43,7 +43,10 @@ def read_corpus(corpus: Corpus, task: str) -> RawCorpus:
     if corpus.name not in READERS:
         raise RecipeError(f"there is no corpus {corpus.name!r}", hint=nearest(corpus.name, READERS))
     languages = (corpus.target_language,) if task == "lm" else (corpus.source_language, corpus.target_language)
-    return READERS[corpus.name](languages)
+    found = READERS[corpus.name](languages)
+    if found.train and len(found.train[0]) != len(languages):
+        raise RecipeError(f"the corpus {corpus.name} has no translations", hint="use task: lm, or another corpus")
+    return found
 
 
 def find_file(folder: str, name: str) -> Path | None:
@@ -157,6 +160,7 @@ def talk_lines(lines: Iterable[str]) -> list[str]:
 
 def _tatoeba(languages: Sequence[str]) -> RawCorpus:
     """English TAB German; all translations of one English sentence go to the same split."""
+    _check_languages("tatoeba", languages, ("de", "en"))
     path = _required("tatoeba", "tatoeba-de-en", "deu-eng.2018-05-13.tsv")
     parts: dict[str, list[Sample]] = {"train": [], "valid": [], "test": []}
     for line in read_lines(path):
@@ -167,15 +171,17 @@ def _tatoeba(languages: Sequence[str]) -> RawCorpus:
     return RawCorpus(parts["train"], parts["valid"], parts["test"])
 
 
+def _check_languages(name: str, languages: Sequence[str], known: Sequence[str]) -> None:
+    if unknown := [language for language in languages if language not in known]:
+        hint = f"set corpus.source_language and corpus.target_language to {' and '.join(known)}"
+        raise RecipeError(f"the corpus {name} has no {unknown[0]}", hint=hint)
+
+
 def _lafand(pair: str) -> Callable[[Sequence[str]], RawCorpus]:
     """News in African languages (Masakhane); free for non-commercial use only, so it is not part of the package."""
 
     def read(languages: Sequence[str]) -> RawCorpus:
-        if unknown := [language for language in languages if language not in pair.split("-")]:
-            raise RecipeError(
-                f"the corpus lafand-{pair} has no {unknown[0]}",
-                hint=f"set corpus.source_language and corpus.target_language to {' and '.join(pair.split('-'))}",
-            )
+        _check_languages(f"lafand-{pair}", languages, pair.split("-"))
         parts = ("train", "dev", "test")
         train, valid, test = (
             _parallel(f"lafand-{pair}", "lafand-mt", [f"{pair}.{part}.{{}}"], languages) for part in parts

@@ -52,6 +52,10 @@ class TextPipeline:
             lines = tokenize_lines(lines, self.language, normalize=self.normalize)
         return [single_spaces(line.lower() if self.lowercase else line) for line in lines]
 
+    def word_count(self, line: str) -> int:
+        """The words of a tokenized line: between single spaces, or between any for a checkpoint's tokenizer."""
+        return len(line.split() if self.checkpoint is not None else line.split(" ")) if line else 0
+
     def pieces(self, words: Sequence[str]) -> list[list[str]]:
         """Subwords of tokenized lines."""
         lines = [line.split(" ") if line else [] for line in words]

@@ -48,12 +48,19 @@ def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared
         _warn_once(f"{recipe.corpus.name}: {raw.edition}")
     key = _key(recipe, raw)
     folder = Path(output) if output is not None else cache_root() / "prepared" / key
-    return _stored(folder, key) or _prepare(recipe, raw, key, folder)
+    found = _stored(folder, key)
+    if found is None and folder.is_dir() and any(folder.iterdir()) and not (folder / storage.MANIFEST).exists():
+        raise DataError(f"{folder} has files and is not a prepared corpus", hint="choose a new folder")
+    return _prepare(recipe, raw, key, folder) if found is None else replace(found, name=_name(recipe))
+
+
+def _name(recipe: Recipe) -> str:
+    return recipe.corpus.name or recipe.name
 
 
 def _stored(folder: Path, key: str) -> Prepared | None:
     """The corpus in the folder if it is whole and has this key."""
-    if not (folder / "manifest.json").exists():
+    if not (folder / storage.MANIFEST).exists():
         return None
     try:
         found = storage.load(folder)
@@ -244,7 +251,7 @@ def _assemble(
     manifest: dict[str, Any] = {
         "format": storage.FORMAT,
         "key": key,
-        "name": recipe.corpus.name or recipe.name,
+        "name": _name(recipe),
         "edition": raw.edition,
         "settings": recipe.model_dump(mode="json", include={"task", "corpus", "tokenizer"}),
         "splits": {split: _facts(splits[split], dropped.get(split, 0)) for split in SPLITS},
@@ -264,7 +271,7 @@ def _assemble(
 
 
 def _split(target: _Encoded, source: _Encoded | None, split: str, references: Sequence[str]) -> Split:
-    words = np.array([len(line.split()) for line in target.words[split]], dtype=np.int64)
+    words = np.array([target.pipeline.word_count(line) for line in target.words[split]], dtype=np.int64)
     lines = target.pieces[split] + (source.pieces[split] if source else [])
     return Split(
         target.ids[split], source.ids[split] if source else None, words, tokens_sha256(lines), tuple(references)

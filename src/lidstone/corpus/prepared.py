@@ -29,6 +29,7 @@ from lidstone.text.vocabulary import Vocabulary
 
 SPLITS = ("train", "valid", "test")
 FORMAT = 1
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -138,13 +139,13 @@ def save(prepared: Prepared, folder: Path) -> None:
         arrays[f"{split}.words"] = getattr(prepared, split).words
     np.savez(folder / "ids.npz", **arrays)
     files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
-    _write_json(folder / "manifest.json", with_checksum({**prepared.manifest, "files": files}))
+    _write_json(folder / MANIFEST, with_checksum({**prepared.manifest, "files": files}))
 
 
 def load(folder: Path) -> Prepared:
     """Read what `save` wrote; a damaged folder is a `FileFormatError`."""
     try:
-        manifest = parse_json((folder / "manifest.json").read_bytes())
+        manifest = parse_json((folder / MANIFEST).read_bytes())
         verify_checksum(manifest)
         _verify(folder, manifest)
         pipelines = {

@@ -16,7 +16,7 @@ import numpy as np
 from lidstone.checksums import with_checksum
 from lidstone.corpus.prepare import prepare_corpus
 from lidstone.corpus.prepared import Prepared
-from lidstone.errors import SmoothingUndefined
+from lidstone.errors import LidstoneError
 from lidstone.experiment.loss import count_training_text, fit_smoother
 from lidstone.files import write_text
 from lidstone.recipe.recipe import Recipe
@@ -39,11 +39,12 @@ def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None
     counts = count_training_text(prepared, order)
     tables = {}
     for method in (method for method in methods if method.order == order):
-        with contextlib.suppress(SmoothingUndefined):  # training that method reports it
+        with contextlib.suppress(LidstoneError):  # training that method reports it
             tables[method.name] = fit_smoother(method, counts, prepared)
     if not tables:
         return None
     data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)
+    data["vocabulary"] = prepared.vocab.fingerprint_without_unk  # as in run.json
     path = Path(output) / FILE
     write_text(path, json.dumps(with_checksum(data), ensure_ascii=False, allow_nan=False))
     return path

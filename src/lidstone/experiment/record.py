@@ -43,6 +43,8 @@ def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
         config.pop(section, None)
     config["training"].pop("threads")
     config["corpus"] = {split: corpus[split] for split in ("train", "valid", "test")}
+    if recipe.task == "mt" and recipe.corpus.tokenization == "done":  # the same tokens, other references than with none
+        config["corpus"]["detokenized"] = recipe.corpus.target_language
     config["regularizer"].pop("name")
     hashed = json.dumps([SCHEMA, config, vocabulary], sort_keys=True)
     return hashlib.sha256(hashed.encode()).hexdigest()[:12]

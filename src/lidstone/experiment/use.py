@@ -50,7 +50,7 @@ def perplexity_of(saved: SavedModel, lines: Iterable[str], mixture: Mixture | No
         raise InputError("there is nothing to score: no line has a word", hint="pass a text that is not empty")
     vocab = saved.target.vocabulary
     ids = _encode_words(saved, kept)
-    words = sum(len(line.split()) for line in kept)
+    words = sum(map(saved.target.word_count, kept))
     if mixture is not None:
         found = mixed_perplexities(mixture, ids, words)
     else:

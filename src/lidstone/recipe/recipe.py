@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import ValidationError, model_validator
 
 from lidstone.errors import FileFormatError, RecipeError
-from lidstone.files import read_json
+from lidstone.files import from_home, read_json
 from lidstone.recipe.mistakes import explain_mistakes, nearest
 from lidstone.recipe.sections import (
     Corpus,
@@ -191,14 +191,14 @@ def _relative_to(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
                 corpus[split] = _join(folder, corpus[split])
     for section, key in (("tokenizer", "codes"), ("model", "checkpoint")):
         part = values.get(section)
-        if isinstance(part, dict) and isinstance(part.get(key), str) and (folder / part[key]).exists():
+        if isinstance(part, dict) and isinstance(part.get(key), str) and Path(_join(folder, part[key])).exists():
             part[key] = _join(folder, part[key])
     return values
 
 
 def _join(folder: Path, value: Any) -> Any:
     if isinstance(value, str):
-        return str(folder / Path(value).expanduser())
+        return str(folder / from_home(value))
     if isinstance(value, list):
         return [_join(folder, item) for item in value]
     return {key: _join(folder, item) for key, item in value.items()} if isinstance(value, dict) else value
@@ -211,6 +211,7 @@ def _contradictions(recipe: Recipe) -> list[str]:
     checks = {
         "corpus: give either a name or train files": (corpus.name is None) == (corpus.train is None),
         "model.kind: translation needs transformer-mt": recipe.task == "mt" and model.kind != "transformer-mt",
+        "evaluation.metric: bleu needs task mt": recipe.task == "lm" and recipe.evaluation.metric == "bleu",
         "model.kind: transformer-mt needs task mt": recipe.task == "lm" and model.kind == "transformer-mt",
         f"training.block_length: {block} is more than model.max_positions, {model.max_positions}": (
             recipe.task == "lm" and block is not None and model.kind != "auto" and block > model.max_positions

@@ -190,11 +190,17 @@ class Regularizer(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Regularizer:
+        from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
+
         one_by_one = (self.gamma_plus, self.gamma_minus)
         if self.gamma is not None and one_by_one != (None, None):
             raise ValueError("give either gamma or gamma_plus and gamma_minus")
         if (self.kind in ("smoother", "residual")) != (self.smoother is not None):
             raise ValueError(f"kind {self.kind} and smoother {self.smoother} contradict each other")
+        if self.kind == "none" and (one_by_one != (None, None) or self.gamma is not None or self.parameters):
+            raise ValueError("kind none has no gamma and no parameters; name a smoother: smoother: katz")
+        if self.kind == "none" and self.name in smoother_names():
+            raise ValueError(f"{self.name} is a smoother; write smoother: {self.name}, and its gamma")
         if self.kind == "smoother" and self.gamma is None and None in one_by_one:
             raise ValueError("a smoother needs gamma, or both gamma_plus and gamma_minus")
         if self.kind not in ("none", "smoother") and self.gamma is None:
@@ -210,8 +216,6 @@ class Regularizer(Section):
         if self.kind == "smoother" and self.form == "exact" and self.strengths[1] > 1:
             raise ValueError(f"gamma_minus is {self.strengths[1]}, but the exact form allows 0 to 1")
         if self.smoother is not None:
-            from lidstone.ngram.smoothers.registry import get_smoother
-
             get_smoother(self.smoother, **self.parameters)
         return self
 

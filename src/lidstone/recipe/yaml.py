@@ -12,6 +12,7 @@ import yaml
 
 from lidstone.errors import RecipeError
 
+_HINT = "see docs/recipes.md for the keys"
 MOST_VALUES = 100_000
 """Limit on the number of values; a few lines of aliases could otherwise expand to gigabytes."""
 
@@ -23,9 +24,10 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
-        for key in (self.construct_object(key) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+        for given in (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+            key = self.construct_object(given)
             if key in seen:
-                raise yaml.YAMLError(f"the key {key} is given twice, again in line {node.start_mark.line + 1}")
+                raise yaml.YAMLError(f"the key {key} is given twice, again in line {given.start_mark.line + 1}")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -137,14 +139,14 @@ def _set(tree: Any, keys: list[str], value: Any, override: str) -> None:
     elif isinstance(tree, dict):
         tree[keys[-1]] = value
     else:
-        raise RecipeError(f"cannot set {override!r}: {keys[-1]} is below a value that has no keys")
+        raise RecipeError(f"cannot set {override!r}: {keys[-1]} is below a value that has no keys", hint=_HINT)
 
 
 def _step(tree: Any, key: str, override: str) -> Any:
     if isinstance(tree, list):
         return tree[_position(tree, key, override)]
     if not isinstance(tree, dict):
-        raise RecipeError(f"cannot set {override!r}: {key} is below a value that has no keys")
+        raise RecipeError(f"cannot set {override!r}: {key} is below a value that has no keys", hint=_HINT)
     if tree.get(key) is None:
         tree[key] = {}
     return tree[key]

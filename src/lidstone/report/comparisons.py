@@ -51,12 +51,16 @@ class CompareRuns:
         """Rank-sum of each method's seeds against the baseline's; diverged seeds are left out, with a warning."""
         scores = {m.key: _finite(m.chosen.values("test", report.metric)) for m in report.methods}
         answers = [
-            _with_warning(rank_sum(values, scores[baseline][0], exact=self.exact, names=(key, baseline)), lost)
-            for key, (values, lost) in scores.items()
+            rank_sum(values, scores[baseline][0], exact=self.exact, names=(key, baseline))
+            for key, (values, _) in scores.items()
             if key != baseline and values and scores[baseline][0]
         ]
+        told = [
+            _with_warnings(answer, {name: scores[name][1] for name in (answer.system, baseline)})
+            for answer in self._corrected(answers)
+        ]
         sign = -1 if report.metric.lower_is_better else 1
-        return [_plain(answer, "seeds", report.metric.name, sign) for answer in self._corrected(answers)]
+        return [_plain(answer, "seeds", report.metric.name, sign) for answer in told]
 
     def over_sentences(self, report: Report, baseline: str, leave_out: str | None = None) -> list[dict[str, Any]]:
         """Paired test of each method's best seed against the baseline's; higher scores are better here."""
@@ -113,9 +117,13 @@ def _without_test(system: str, baseline: str, error: LidstoneError) -> dict[str,
             "effect": None, "signature": "", "warnings": [warning]}  # fmt: skip
 
 
-def _with_warning(answer: Comparison, lost: int) -> Comparison:
-    note = f"{lost} diverged seed{'s' if lost > 1 else ''} of {answer.system} left out of the rank-sum test"
-    return replace(answer, warnings=(*answer.warnings, note)) if lost else answer
+def _with_warnings(answer: Comparison, lost: Mapping[str, int]) -> Comparison:
+    notes = (
+        f"{count} diverged seed{'s' if count > 1 else ''} of {name} left out of the rank-sum test"
+        for name, count in lost.items()
+        if count
+    )
+    return replace(answer, warnings=(*answer.warnings, *notes))
 
 
 def _finite(values: Sequence[float]) -> tuple[list[float], int]:
@@ -124,11 +132,13 @@ def _finite(values: Sequence[float]) -> tuple[list[float], int]:
 
 
 def _sentence_error(run: Run) -> LidstoneError | None:
-    """Why a run cannot be in paired tests: its sentence scores were not stored or cannot be read."""
+    """Why a run cannot be in paired tests: its sentence scores were not stored, cannot be read, or are no numbers."""
     try:
-        _sentence_scores(run, "nll" if run.task == "lm" else "bleu_statistics")
+        values = _sentence_scores(run, "nll" if run.task == "lm" else "bleu_statistics")
     except LidstoneError as error:
         return error
+    if run.task == "lm" and not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
+        return LidstoneError("its scores are not all numbers: it diverged")
     return None
 
 

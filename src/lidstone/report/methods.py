@@ -74,11 +74,8 @@ class Setting:
     runs: tuple[Run, ...]
 
     def values(self, split: str, metric: Metric) -> list[float]:
-        """The metric of each seed; for validation the loss, if the run does not have the metric."""
-        values = [run.value(split, metric.key) for run in self.runs]
-        if split == "valid" and not any(map(math.isfinite, values)) and metric.lower_is_better:
-            return [run.value(split, "loss") for run in self.runs]
-        return values
+        """The metric of each seed."""
+        return [run.value(split, metric.key) for run in self.runs]
 
     def mean(self, split: str, metric: Metric) -> float:
         """The mean over seeds."""
@@ -120,9 +117,14 @@ def metric_for(runs: Sequence[Run], name: str | None = None) -> Metric:
 
 
 def validation_metric(runs: Sequence[Run], metric: Metric) -> Metric:
-    """The metric that chooses settings on validation: the report's; the task's own, if runs do not have it."""
-    kept = metric.lower_is_better or any(math.isfinite(run.value("valid", metric.key)) for run in runs)
-    return metric if kept else METRICS[OWN[runs[0].task]]
+    """The metric that chooses settings on validation: the report's, or the first other one that these runs have.
+
+    That is the one of their recipe, then the task's own, then the loss.
+    """
+    named = ((run.config.get("evaluation") or {}).get("metric") for run in runs[:1])
+    keys = [metric.key, *(key for key in named if key in METRICS), OWN[runs[0].task], "loss"]
+    kept = (key for key in keys if any(math.isfinite(run.value("valid", key)) for run in runs))
+    return METRICS[next(kept, metric.key)]
 
 
 def find_methods(runs: Sequence[Run], metric: Metric) -> tuple[Method, ...]:
@@ -133,6 +135,32 @@ def find_methods(runs: Sequence[Run], metric: Metric) -> tuple[Method, ...]:
         groups.setdefault(_key(run, varying), []).append(run)
     methods = [_method(key, group, metric, varying) for key, group in groups.items()]
     return tuple(sorted(methods, key=lambda method: (_place(method.name), method.key)))
+
+
+def unlike(methods: Sequence[Method]) -> list[str]:
+    """Notes on rows that differ in more than their method: in keys of the recipe that no method searched."""
+    flat = [[_flat(_rest(setting.runs[0])) for setting in method.settings] for method in methods]
+    searched = {key for recipes in flat for key in _differing(recipes)}
+    chosen = [_flat(_rest(method.chosen.runs[0])) for method in methods]
+    found = sorted(_differing(chosen) - searched)
+    notes = [f"Rows differ in {', '.join(found[:6])}, not only in the method."] if found else []
+    runs = [tuple(sorted(run.id for run in method.chosen.runs)) for method in methods]
+    for place, same in enumerate(runs):
+        if same in runs[:place]:
+            notes.append(f"{methods[runs.index(same)].key} and {methods[place].key} are the same runs.")
+    return notes
+
+
+def _rest(run: Run) -> dict[str, Any]:
+    """The recipe of a run without its regularizer."""
+    recipe = json.loads(setting_of(run))[2]
+    return {key: value for key, value in recipe.items() if key != "regularizer"}
+
+
+def _differing(recipes: Sequence[dict[str, Any]]) -> set[str]:
+    """Keys whose values are not the same in all of them; a key that an older recipe lacks does not count."""
+    keys = set.intersection(*map(set, recipes)) if recipes else set()
+    return {key for key in keys if len({json.dumps(recipe[key], default=str) for recipe in recipes}) > 1}
 
 
 def _method(key: str, runs: Sequence[Run], metric: Metric, varying: tuple[str, ...]) -> Method:

@@ -53,8 +53,11 @@ def _figures(report: Report) -> Iterator[tuple[str, Any]]:
         figure = _curves(report, field)
         if figure is not None:
             yield f"curves-{field.replace('_', '-')}", figure
+    names: list[str] = []
     for heat_map in heat_maps(report):
-        yield f"strengths-{file_name(heat_map.key)}", _heat(report, heat_map)
+        names.append(file_name(heat_map.key))
+        again = names.count(names[-1])  # what differs between two names may not be safe in a file name
+        yield f"strengths-{names[-1]}" + (f"-{again}" if again > 1 else ""), _heat(report, heat_map)
     if cost_points(report):
         yield "cost", _cost(report)
 
@@ -115,17 +118,17 @@ def _heat(report: Report, heat: HeatMap) -> Any:
 
     figure, axes = _new(0.9 + 0.7 * len(heat.minus), 0.9 + 0.5 * len(heat.cells))
     cells = np.array([[math.nan if value is None else value for value in row] for row in heat.cells])
-    axes.imshow(cells, cmap="Blues_r" if report.metric.lower_is_better else "Blues", origin="lower", aspect="auto")
+    axes.imshow(cells, cmap="Blues_r" if report.chosen_by.lower_is_better else "Blues", origin="lower", aspect="auto")
     middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
     for (i, j), value in np.ndenumerate(cells):
         if math.isfinite(value):
-            dark = (value < middle) == report.metric.lower_is_better
+            dark = (value < middle) == report.chosen_by.lower_is_better
             weight = "bold" if (i, j) == heat.best else "normal"
             axes.text(j, i, number(value), ha="center", va="center", color="white" if dark else "black", weight=weight)
     axes.set_xticks(range(len(heat.minus)), [brief(value) for value in heat.minus])
     axes.set_yticks(range(len(heat.plus)), [brief(value) for value in heat.plus])
     axes.set(xlabel="γ" if heat.is_line else "γ₋", ylabel="" if heat.is_line else "γ₊")
-    axes.set(title=f"{_shortened(heat.label.long, 32)}: {report.metric.name} on validation")
+    axes.set(title=f"{_shortened(heat.label.long, 32)}: {report.chosen_by.name} on validation")
     axes.grid(False)
     return figure
 

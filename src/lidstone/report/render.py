@@ -194,7 +194,7 @@ def _text_value(row: Row) -> str:
 def _latex_value(row: Row) -> str:
     value = latex_escape(number(row.value))
     value = {1: rf"\textbf{{{value}}}", 2: rf"\underline{{{value}}}"}.get(row.rank, value)
-    marks = row.marks.replace("†", r"\dagger").replace("‡", r"\ddagger").replace("–", r"\text{--}")
+    marks = row.marks.replace("†", r"\dagger").replace("‡", r"\ddagger").replace("–", r"\mbox{--}")
     raised = f"$^{{{marks}}}$" if marks else ""
     error = rf" {{\small $\pm {number(row.error)}$}}" if math.isfinite(row.error) else ""
     return value + raised + error

@@ -14,7 +14,7 @@ from typing import Any
 
 from lidstone.errors import InputError
 from lidstone.report import render
-from lidstone.report.methods import Method, Metric, find_methods, metric_for
+from lidstone.report.methods import Method, Metric, find_methods, metric_for, unlike, validation_metric
 from lidstone.report.runs import LoadedRuns, Run, check_comparable, load_runs, split_comparable, without_copies
 from lidstone.report.table import Table, best_seed_table, seed_table
 
@@ -75,6 +75,11 @@ class Report:
         """The methods, each with the setting that validation chose."""
         return find_methods(self.runs, self.metric)
 
+    @cached_property
+    def chosen_by(self) -> Metric:
+        """The metric on validation, which chooses settings: not the report's where runs do not have that."""
+        return validation_metric(self.runs, self.metric)
+
     def method(self, key: str) -> Method:
         """The method with this key, or with this name if only one has it."""
         found = [m for m in self.methods if m.key == key] or [m for m in self.methods if m.name == key]
@@ -119,10 +124,10 @@ class Report:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Notes for the reader: runs left out, tests that could not reach their level."""
+        """Notes for the reader: runs left out, rows that differ in more than the method, tests without power."""
         from_tests = (w for c in self.comparisons for w in c.get("warnings") or ())
         missing = () if self.baselines[0] else (f"There is no baseline {self.baseline_name!r}, so no daggers.",)
-        return tuple(dict.fromkeys([*missing, *self.notes, *from_tests]))
+        return tuple(dict.fromkeys([*missing, *self.notes, *unlike(self.methods), *from_tests]))
 
     def to_text(self) -> str:
         """Both tables for a terminal."""

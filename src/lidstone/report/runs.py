@@ -163,7 +163,7 @@ def identity(run: Run) -> dict[str, str]:
     corpus = run.signature.get("corpus") or {}
     return {
         "task": run.task,
-        "test set": f"{corpus.get('name', '?')}:{str(corpus.get('test', '?'))[:12]}",
+        "test set": str(corpus.get("test") or corpus.get("name", "?"))[:12],
         "test sentences": str(run.signature.get("test_sentences", "?")),
         "vocabulary": f"{str(run.signature.get('vocabulary', '?'))[:12]} ({run.signature.get('vocabulary_size', '?')})",
         "metric": str(run.signature.get("metric", "?")),
@@ -195,7 +195,11 @@ def setting_of(run: Run) -> str:
     recipe = _without({key: value for key, value in run.config.items() if key not in ABOUT_THE_RECIPE})
     if isinstance(regularizer := recipe.get("regularizer"), dict):
         regularizer.pop("name", None)  # the run's own name replaces it
-    return json.dumps([run.name, run.method, recipe, corpus.get("train"), run.signature.get("model_parameters")],
+    if isinstance(corpus.get("train"), str) and isinstance(text := recipe.get("corpus"), dict):
+        for split in ("train", "valid", "test"):
+            text.pop(split, None)  # paths, which may be written in several ways: the checksums replace them
+    sums = [corpus.get("train"), corpus.get("valid")]
+    return json.dumps([run.name, run.method, recipe, sums, run.signature.get("model_parameters")],
                       sort_keys=True, default=str)  # fmt: skip
 
 
@@ -279,5 +283,9 @@ def _one_of(value: str, known: tuple[str, ...], where: str) -> str:
 
 
 def _examples(values: Mapping[str, Sequence[Run]]) -> str:
-    shown = [f"{value} ({len(runs)} runs, e.g. {runs[0].path or runs[0].id})" for value, runs in values.items()]
+    shown = [
+        f"{value} ({len(runs)} runs of {(runs[0].signature.get('corpus') or {}).get('name', '?')}, "
+        f"e.g. {runs[0].path or runs[0].id})"
+        for value, runs in values.items()
+    ]
     return ", ".join(shown[:4]) + (f" and {len(shown) - 4} more" if len(shown) > 4 else "")

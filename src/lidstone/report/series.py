@@ -133,7 +133,7 @@ def settled_values(curves: Sequence[Curve]) -> list[float]:
 
 def heat_maps(report: Report) -> list[HeatMap]:
     """One map for each method whose strengths were searched: in both directions, or along one gamma."""
-    made = (_heat_map(method, report.metric) for method in report.methods)
+    made = (_heat_map(method, report.chosen_by) for method in report.methods)
     return [heat_map for heat_map in made if heat_map is not None]
 
 

@@ -131,7 +131,7 @@ def _seed_row(method: Method, metric: Metric, comparisons: Sequence[Mapping[str,
     return Row(
         method.key, method.label, float(np.mean(values)), _standard_error(values), values,
         tuple(run.seed for run in method.chosen.runs), len(method.settings),
-        marks=DAGGER if any(_symbol(c) for c in mine) else "", comparisons=mine,
+        marks=DAGGER if any(_symbol(c) for c in mine) and np.isfinite(values).all() else "", comparisons=mine,
         mixed=mixed, mixed_error=mixed_error, mixed_runs=mixed_runs, alone=_stands_alone(method),
     )  # fmt: skip
 

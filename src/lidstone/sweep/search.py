@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
+from lidstone.errors import RecipeError
 from lidstone.locks import claim
 from lidstone.recipe.recipe import Recipe
 from lidstone.sweep.grid import Cell, axes_of, seeds_of
@@ -30,19 +32,32 @@ Tried = tuple[Cell, TrialName]
 class Search:
     """Tree-structured Parzen estimation over one method's axes, with median pruning."""
 
-    def __init__(self, recipe: Recipe, method: str, output: Path) -> None:
+    def __init__(
+        self, recipe: Recipe, method: str, output: Path, check: Callable[[Cell], object] | None = None
+    ) -> None:
+        """`check` raises a RecipeError for a cell whose values do not go together."""
         self.recipe, self.method, self.output = recipe, method, output
+        self.check = check or (lambda cell: cell.recipe(recipe))
+        self.checked: dict[str, bool] = {}
         self.axes = axes_of(recipe, method)
         self.name = f"{recipe.name}/{method}/{self._fingerprint()}"
         self.journal = output / JOURNAL
         self.study = open_study(self.journal, self.name, minimize=recipe.evaluation.metric == "perplexity")
 
     def ask(self, limit: int) -> Tried | None:
-        """A setting that was not tried yet; None when `limit` settings, or all, have been tried."""
+        """A setting that was not tried yet; None when `limit` settings, or all possible ones, have been tried."""
+        from optuna.trial import TrialState
+
         with claim(self.output, "search", wait=True):
             self._fail_incomplete_trials()
-            known = {json.dumps(trial.params, sort_keys=True) for trial in self._trials()}
-            return self._new_trial(known) if len(known) < limit else None
+            known = {json.dumps(trial.params, sort_keys=True): self._possible(trial.params) for trial in self._trials()}
+            while sum(known.values()) < limit and len(known) < math.prod(map(len, self.axes.values())):
+                trial = self._new_trial(known)
+                if self._possible(trial.params):
+                    return self._cell(trial.params), self._trial_name(trial.number)
+                known[json.dumps(trial.params, sort_keys=True)] = False
+                self.study.tell(trial.number, state=TrialState.FAIL)
+            return None
 
     def tell(self, trial: TrialName, outcome: Outcome, metric: str) -> None:
         """Store the outcome of a trial, if no other process has done so."""
@@ -59,7 +74,7 @@ class Search:
     def tried(self) -> list[Tried]:
         """Every setting chosen so far, by any process."""
         found: dict[str, Tried] = {}
-        for trial in self._trials():
+        for trial in filter(lambda trial: self._possible(trial.params), self._trials()):
             cell = self._cell(trial.params)
             found.setdefault(cell.key, (cell, self._trial_name(trial.number)))
         return list(found.values())
@@ -77,18 +92,28 @@ class Search:
             if trial.params.keys() != self.axes.keys():
                 self.study.tell(trial.number, state=TrialState.FAIL)
 
-    def _new_trial(self, known: set[str]) -> Tried:
+    def _possible(self, params: dict[str, int]) -> bool:
+        """Whether a recipe can have these values together: a width, say, must be a multiple of the heads."""
+        cell = self._cell(params)
+        if cell.key not in self.checked:
+            try:
+                self.check(cell)
+                self.checked[cell.key] = True
+            except RecipeError:
+                self.checked[cell.key] = False
+        return self.checked[cell.key]
+
+    def _new_trial(self, known: Container[str]) -> Any:
+        """A trial with a setting that is not known."""
         from optuna.trial import TrialState
 
         for _ in range(DRAWS):
             trial = self._draw()
             if json.dumps(trial.params, sort_keys=True) not in known:
-                break
+                return trial
             self.study.tell(trial.number, state=TrialState.FAIL)
-        else:
-            self.study.enqueue_trial(self._unknown(known))
-            trial = self._draw()
-        return self._cell(trial.params), self._trial_name(trial.number)
+        self.study.enqueue_trial(self._unknown(known))
+        return self._draw()
 
     def _draw(self) -> Any:
         trial = self.study.ask()
@@ -96,9 +121,9 @@ class Search:
             trial.suggest_categorical(key, range(len(values)))
         return trial
 
-    def _unknown(self, known: set[str]) -> dict[str, int]:
+    def _unknown(self, known: Container[str]) -> dict[str, int]:
         """A setting that is not known, at random; there is one, as less than all are known."""
-        draw = random.Random(len(known))
+        draw = random.Random(str(known))
         while True:
             params = {key: draw.randrange(len(values)) for key, values in self.axes.items()}
             if json.dumps(params, sort_keys=True) not in known:
@@ -115,6 +140,9 @@ class Search:
         """A hash of everything that the scores depend on: another recipe has another search."""
         config = self.recipe.method(self.method).to_dict()
         config.pop("sweep")
+        for split in ("train", "valid", "test"):
+            for side, names in (config["corpus"][split] or {}).items():  # from any folder it is the same search
+                config["corpus"][split][side] = [str(Path(name).absolute()) for name in names]
         identity = json.dumps([config, list(self.axes.items()), seeds_of(self.recipe)[0]], sort_keys=True)
         return hashlib.sha256(identity.encode()).hexdigest()[:8]
 

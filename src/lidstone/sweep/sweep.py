@@ -89,7 +89,7 @@ class Sweep:
     def estimate(self, engine: Engine) -> float | None:
         """Seconds for one training, if it is not stopped early, from a few updates of the first; None if unknown."""
         if self.jobs.processes == 1:
-            first = search_cells(self.recipe, self.methods[0])[0]
+            first = sample_cells(self.recipe, self.methods[0])[0]
             engine.submit(replace(self.jobs.of(first), timing=True))
             done = engine.next()
             self.expected = done[1].seconds if done else None
@@ -114,7 +114,8 @@ class Sweep:
             return MethodState(method, len(tasks), tasks)
         planned = min(self.recipe.sweep.trials or TRIALS, settings)
         started = (self.output / "sweep.json").exists()  # before, there is no journal
-        return MethodState(method, planned, search=Search(self.recipe, method, self.output) if started else None)
+        search = Search(self.recipe, method, self.output, self.jobs.recipe) if started else None
+        return MethodState(method, planned, search=search)
 
     def _start_jobs(self, engine: Engine, states: list[MethodState], running: Running) -> None:
         """Start tasks while there are tasks and workers for them."""

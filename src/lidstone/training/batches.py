@@ -155,5 +155,6 @@ def check_pair_lengths(sources: Sequence[Ids], targets: Sequence[Ids], limit: in
             if len(sentence) + 1 > limit:
                 raise InputError(
                     f"{what} pair {number} has {len(sentence) + 1} {side} tokens, but the model reads at most {limit}",
-                    hint="set corpus.max_length lower or model.max_positions higher",
+                    hint="set model.max_positions higher"
+                    + (" or corpus.max_length lower" if what == "training" else ", or leave the pair out"),
                 )

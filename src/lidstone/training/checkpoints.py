@@ -8,6 +8,7 @@ One whose files do not fit their checksums is not used either.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from lidstone.files import parse_json, read_json, write_text
 
 _NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 _STATE, _CHECKSUMS = "trainer_state.json", "checksums.json"
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, LidstoneError)
+log = logging.getLogger("lidstone")
 
 
 @dataclass(frozen=True)
@@ -94,18 +97,23 @@ def _read(path: Path) -> Checkpoint | None:
     try:
         state = parse_json((path / _STATE).read_bytes())
         found = Checkpoint(path, state)
-        for folder in {path, found.best}:
-            _verify(folder)
-    except (OSError, ValueError, LookupError, TypeError, LidstoneError):
+        _verify(path)
+    except _DAMAGED:
         return None
+    try:
+        _verify(found.best, only=_NEEDED[0])
+    except _DAMAGED as error:
+        log.warning("%s is damaged (%s): the newest checkpoint is taken for the best", found.best, error)
+        shutil.rmtree(found.best, ignore_errors=True)
     complete = all((path / name).is_file() for name in _NEEDED) and any(path.glob("rng_state*.pth"))
     return found if complete else None
 
 
-def _verify(folder: Path) -> None:
+def _verify(folder: Path, only: str = "") -> None:
     """Raise an error if a file of a checkpoint has changed; one that was killed before its checksums has none."""
     if (folder / _CHECKSUMS).is_file():
-        verify_files(folder, read_json(folder / _CHECKSUMS)["files"])
+        files = read_json(folder / _CHECKSUMS)["files"]
+        verify_files(folder, {name: value for name, value in files.items() if only in (name, "")})
 
 
 def _step(path: Path) -> int:

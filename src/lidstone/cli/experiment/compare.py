@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,7 +73,10 @@ def compare_methods(
     runs = tuple(r for m in report.methods if m.key in wanted | {key} for s in m.settings for r in s.runs)
     if wanted == {key}:
         raise InputError(f"there are no methods to compare with {key!r}", hint="pass runs of another method")
-    report = Report.from_runs(runs, metric=metric, baseline=key, second=key)
+    found = Report.from_runs(runs, metric=metric)
+    if key not in {method.key for method in found.methods}:  # of its variants it alone is left, so its key is its name
+        key = report.method(baseline).name
+    report = replace(found, baseline_name=key, second_name=key)
     for note in report.notes:
         say(f"note: {note}")
     return list(tests(report))

@@ -8,6 +8,7 @@ import typer
 
 from lidstone.cli.console import print_json, say
 from lidstone.cli.inputs import JSON
+from lidstone.errors import InputError
 
 
 def init(
@@ -25,6 +26,8 @@ def init(
 
     if task not in ("lm", "mt"):
         raise typer.BadParameter(f"'{task}' is neither lm nor mt", param_hint="--task")
+    if "-" in files:
+        raise InputError("a recipe names text files, not standard input", hint="write the text into a file first")
     if output == "-":
         print(recipe_text(choose(task, files, name=name)), end="")
         return

@@ -147,6 +147,7 @@ def _show_result(planned: Sweep, states: list[MethodState], as_json: bool) -> No
         print_table(["method", "best setting", f"valid {planned.metric}", "runs"], rows)
         say(f"runs are in {planned.output}; see `lidstone report {planned.output}`")
     failures = [failure for state in states for failure in state.failures()]
+    failures += [f"{line['method']}: no training has a validation score" for line in results if not line["runs"]]
     for failure in failures:
         say(f"failed: {failure}")
     if failures:

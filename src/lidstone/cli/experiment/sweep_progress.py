@@ -62,6 +62,7 @@ class Lines:
 def progress_table(planned: Sweep, states: list[MethodState], left: float | None) -> Any:
     """The progress of each method, as a table for a terminal."""
     from rich.table import Table
+    from rich.text import Text
 
     headers = ("method", "done", "to come", "in work", f"best valid {planned.metric}", "setting")
     table = Table(*headers, caption=clock(left))
@@ -69,7 +70,7 @@ def progress_table(planned: Sweep, states: list[MethodState], left: float | None
         scores = state.scores(planned.metric)
         score, cell = planned.better(scores, key=lambda scored: scored[0]) if scores else (None, None)
         counts = (len(state.outcomes), planned.cells_left(state), len(state.working))
-        table.add_row(state.method, *map(str, counts), number_of(score), cell.shown if cell else "")
+        table.add_row(Text(state.method), *map(str, counts), number_of(score), Text(cell.shown if cell else ""))
     return table
 
 

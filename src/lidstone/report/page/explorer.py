@@ -13,8 +13,10 @@ MOST_HISTORIES, MOST_WORDS = 400, 80
 COLUMNS = ("p", "smoothed", "plus", "minus")
 
 
-def explorer_data(explorer: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def explorer_data(explorer: Mapping[str, Any] | None, vocabulary: str = "") -> dict[str, Any] | None:
     """The compact form in the page: words as `[word, p, smoothed, plus, minus]`; None when there are no data.
+
+    With a `vocabulary`, the hash of that of the runs, data of another one are not shown.
 
     >>> words = [{"word": "the", "p": 0.5, "smoothed": 0.4, "plus": 0.0, "minus": 1.0}]
     >>> made = {"histories": [{"history": ["of"], "count": 2, "smoothers": {"katz": {"z": 0.1, "words": words}}}]}
@@ -22,6 +24,8 @@ def explorer_data(explorer: Mapping[str, Any] | None) -> dict[str, Any] | None:
     [['the', 0.5, 0.4, 0.0, 1.0]]
     """
     if not explorer or not explorer.get("histories"):
+        return None
+    if vocabulary and explorer.get("vocabulary", vocabulary) != vocabulary:
         return None
     try:
         histories = [_history(entry) for entry in explorer["histories"][:MOST_HISTORIES]]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def page(report: Report) -> str:
     """The whole page as a string."""
     style, script = _asset("report.css"), _asset("report.js")
-    explorer = explorer_data(report.explorer)
+    explorer = explorer_data(report.explorer, str(report.runs[0].signature.get("vocabulary")))
     sections = all_sections(report, explorer)
     head = tag(
         "head",

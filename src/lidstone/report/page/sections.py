@@ -118,7 +118,7 @@ def strengths(report: Report) -> Markup | None:
     maps = heat_maps(report)
     if not maps:
         return None
-    figures = [tag("figure", heat_chart(m, report.metric), tag("figcaption", _map_caption(m.label))) for m in maps]
+    figures = [tag("figure", heat_chart(m, report.chosen_by), tag("figcaption", _map_caption(m.label))) for m in maps]
     about = f"{report.metric.name} on validation for each strength or pair of strengths; a stronger blue is better, "
     about += "the best is framed. Where other parameters were searched too, the best of them is shown."
     return join([tag("p", about, class_="how"), tag("div", *figures, class_="maps")])
@@ -189,7 +189,8 @@ def details(report: Report) -> Markup:
     pairs = [(m.label, s) for m in report.methods for s in m.settings][:MOST_SETTINGS]
     chosen = {id(m.chosen) for m in report.methods}
     rows = [_setting_row(report, label, setting, id(setting) in chosen) for label, setting in pairs]
-    heads = ["Method", "Setting", "Seeds", "Validation", "Test"]
+    other = "" if report.chosen_by == report.metric else f", {report.chosen_by.name}"
+    heads = ["Method", "Setting", "Seeds", f"Validation{other}", "Test"]
     caption = f"{len(pairs):,} settings; ✓ marks the one shown for its method."
     listing = tag("details", tag("summary", "Every setting that was tried"), _table(caption, heads, rows))
     run = report.runs[0]
@@ -270,6 +271,6 @@ def _setting_row(report: Report, label: Label, setting: Setting, chosen: bool) -
 
     pairs = parameter_pairs(setting.runs[0].method)
     cells = [", ".join(f"{a}={b}" for a, b in pairs) or "—", len(setting.runs)]
-    scores = [number(setting.mean(split, report.metric)) for split in ("valid", "test")]
+    scores = [number(setting.mean("valid", report.chosen_by)), number(setting.mean("test", report.metric))]
     name = tag("th", f"✓ {label.long}" if chosen else label.long, scope="row")
     return tag("tr", name, tag("td", cells[0]), *(tag("td", c, class_="number") for c in (cells[1], *scores)))
