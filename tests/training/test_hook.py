@@ -56,7 +56,8 @@ def test_hook_shifts_a_causal_model_and_cuts_histories_at_masked_labels() -> Non
 def test_hook_takes_an_encoder_decoder_as_it_stands() -> None:
     labels, logits = torch.tensor([[5, 8, EOS, -100]]), random_logits(1, 4)
     outputs = Seq2SeqLMOutput(logits=logits, encoder_last_hidden_state=torch.zeros(1, 1, 1))
-    loss = ld.trainer_loss(make_loss("token"))(outputs, labels, num_items_in_batch=torch.tensor(6))
+    with pytest.warns(UserWarning, match="nobody checks that batches have decoder_input_ids"):
+        loss = ld.trainer_loss(make_loss("token"))(outputs, labels, num_items_in_batch=torch.tensor(6))
     histories = [(VOCAB.bos,), (VOCAB.bos, 5), (5, 8)]
     expected = dense_loss(logits[0, :3], targets("token", histories, [5, 8, EOS])) / 6
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-6)
@@ -177,6 +178,8 @@ def test_a_collator_without_the_model_says_what_to_do(name: str, tmp_path: Path)
         InputError, match=r"no decoder_input_ids. hint: .*DataCollatorForSeq2Seq\(tokenizer, model=model"
     ):
         trainer.train()
+    with pytest.raises(InputError, match="no decoder_input_ids"):
+        trainer.evaluate(trainer.train_dataset)
     outputs = Seq2SeqLMOutput(logits=random_logits(1, 4), encoder_last_hidden_state=torch.zeros(1, 1, 1))
     with pytest.raises(InputError, match=r"it did not read the labels. hint: give the collator the model"):
         ld.trainer_loss(make_loss("token"))(outputs, torch.tensor([[5, 8, EOS]]))
@@ -195,6 +198,40 @@ def encoder_decoder(name: str) -> Any:
         pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, decoder_start_token_id=EOS, forced_eos_token_id=None,
     )  # fmt: skip
     return transformers.BartForConditionalGeneration(config)
+
+
+@pytest.mark.parametrize("way", ["hook", "mixin"])
+def test_a_masked_language_model_is_refused(way: str, tmp_path: Path) -> None:
+    config = transformers.BertConfig(
+        vocab_size=SIZE, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    with pytest.raises(InputError, match="BertForMaskedLM is a masked language model"):
+        make_trainer("opt", way, make_loss("token"), tmp_path, model=transformers.BertForMaskedLM(config))
+
+
+def test_shifted_labels_are_counted_as_labels_are(tmp_path: Path) -> None:
+    trainer = make_trainer("opt", "mixin", make_loss("token"), tmp_path)
+    labels = torch.tensor([[5, 8, EOS, -100]])
+    ids = torch.tensor([[EOS, 5, 8, EOS]])
+    found = trainer._get_num_items_in_batch([{"input_ids": ids, "shift_labels": labels}] * 2, torch.device("cpu"))
+    assert int(found) == 6
+
+
+def test_the_parts_of_a_second_training_are_its_own(tmp_path: Path) -> None:
+    trainer = make_trainer("opt", "mixin", make_loss("token"), tmp_path, logging_steps=100)
+    trainer.train()
+    trainer.args.logging_steps = trainer.state.logging_steps = 1
+    trainer.train()
+    line = next(line for line in trainer.state.log_history if "nll" in line)
+    assert line["nll"] + line["plus"] + line["minus"] == pytest.approx(line["loss"], abs=2e-3)
+
+
+@pytest.mark.parametrize("way", ["hook", "mixin"])
+def test_labels_outside_the_vocabulary_are_one_clear_error(way: str, tmp_path: Path) -> None:
+    trainer = make_trainer("opt", way, make_loss("token"), tmp_path)
+    batch = {"input_ids": torch.tensor([[EOS, 5, 8]]), "labels": torch.tensor([[EOS, 5, SIZE + 7]])}
+    with pytest.raises(InputError, match=f"hold the id {SIZE + 7}"):
+        trainer.compute_loss(trainer.model, batch)
 
 
 @pytest.mark.parametrize("way", ["hook", "mixin"])

@@ -21,7 +21,7 @@ from lidstone.ngram.counting import count_stream
 from lidstone.ngram.derived import Derived, derive
 from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict
-from lidstone.text.datasets import Sentences, check_vocabulary, flatten, id_rows, is_packed
+from lidstone.text.datasets import Sentences, check_vocabulary, id_stream
 from lidstone.text.display import html_table
 from lidstone.text.parallel_words import read_words_in_parallel
 from lidstone.text.vocabulary import Vocabulary
@@ -121,7 +121,8 @@ class Counts:
         >>> [counts.trie.ngram(node) for node in range(4, counts.trie.size)]
         [(3, 1)]
         """
-        limits = check_thresholds(thresholds, self.order)
+        before = self.thresholds or (0,) * self.order
+        limits = tuple(map(max, check_thresholds(thresholds, self.order), before))
         keep = np.ones(self.trie.size, bool)
         for order, limit in enumerate(limits[1:], start=2):
             level = self.trie.level(order)
@@ -152,13 +153,8 @@ def count(
     [2, 1, 2, 2]
     """
     check_order(order)
-    if isinstance(sentences, np.ndarray) and sentences.ndim == 1:
-        ids = sentences
-    else:
-        check_vocabulary(vocab)
-        rows = id_rows(sentences, tokenizer, column)
-        closed = not is_packed(rows, vocab) if append_eos is None else append_eos
-        ids = flatten(rows, eos=vocab.eos if closed else None, padding=vocab.unpredictable)
+    check_vocabulary(vocab)
+    ids = id_stream(sentences, vocab, append_eos=append_eos, tokenizer=tokenizer, column=column)
     return count_ids(ids, vocab, order, thresholds=thresholds)
 
 
@@ -198,7 +194,7 @@ def count_ids(
 
 
 def _count(stream: NDArray[np.int32], vocab: Vocabulary, order: int, thresholds: Sequence[int] | None) -> Counts:
-    limits = check_thresholds(thresholds or [0], order)
+    limits = check_thresholds([0] if thresholds is None else thresholds, order)
     if not len(stream):
         raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
     trie, counts = count_stream(stream, vocab.size, order, eos=vocab.eos)

@@ -26,7 +26,7 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.scoring import Perplexity, perplexity_of
 from lidstone.ngram.state import History
 from lidstone.ngram.trie import Trie
-from lidstone.text.datasets import Sentences, flatten
+from lidstone.text.datasets import Sentences, id_stream
 from lidstone.text.display import html_table
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.windows import sentence_stream
@@ -141,7 +141,10 @@ class BackoffTable:
 
     def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
         """The node of each history's longest known suffix; -1 for none."""
-        return np.fromiter((state.find(self, history) for history in histories), self.trie.node_type)
+        try:
+            return np.fromiter((state.find(self, history) for history in histories), self.trie.node_type)
+        except TypeError as error:
+            raise InputError("histories are not lists of ids", hint="for one history write [[1, 2]]") from error
 
     def start(self) -> int:
         """The state at the start of a sentence, for `advance`; -1 is the state without any history."""
@@ -180,11 +183,8 @@ class BackoffTable:
         return query.score_stream(self.trie, self.scored_values, self.stored_backoffs, stream)
 
     def perplexity(self, sentences: Sentences) -> Perplexity:
-        """Exp of the mean negative log-probability per token, ends of sentences included."""
-        if isinstance(sentences, np.ndarray) and sentences.ndim == 1:
-            ids = sentences
-        else:
-            ids = flatten(sentences, eos=self.vocab.eos, padding=self.vocab.unpredictable)
+        """Exp of the mean negative log-probability per token, ends of sentences too; rows are read as `count` does."""
+        ids = id_stream(sentences, self.vocab)
         logprobs = self.token_logprobs(ids)
         if not len(logprobs):
             raise InputError("there is nothing to score: no sentence has a token", hint="give some text")

@@ -104,7 +104,9 @@ def check_transforms() -> None:
 
 
 def check_histories(labels: Tensor, histories: Tensor | None, order: int) -> None:
-    """Refuse histories of another shape, and labels that do not show where rows begin."""
+    """Refuse histories of another shape or type, and labels that do not show where rows begin."""
+    if histories is not None and (histories.is_floating_point() or histories.dtype == torch.bool):
+        raise InputError(f"histories are {histories.dtype}, not ids", hint="give the token before each label")
     if histories is not None and histories.shape != labels.shape:
         raise InputError(
             f"histories of shape {tuple(histories.shape)} do not fit labels of shape {tuple(labels.shape)}",
@@ -130,6 +132,12 @@ def check_label_type(labels: Tensor) -> None:
     """Refuse labels that are not signed integers: others cannot hold ids and the mark of what is ignored."""
     if labels.dtype not in (torch.int64, torch.int32, torch.int16):
         raise InputError(f"labels are {labels.dtype}, not integers with a sign", hint="pass labels.long()")
+
+
+def at_least_one_item(num_items: Tensor | int | float, device: torch.device) -> Tensor:
+    """What divides the sum of a batch: the number of its items, or 1 where there are none."""
+    number = torch.as_tensor(num_items, device=device)
+    return torch.where(number > 0, number, torch.ones_like(number))
 
 
 def check_ids(ids: Tensor, what: str, highest: int, lowest: int | None = None) -> None:

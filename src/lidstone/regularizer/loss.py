@@ -19,6 +19,7 @@ from lidstone.ngram.storage.normalisation import check_normalised
 from lidstone.ngram.table import BackoffTable
 from lidstone.regularizer import operators
 from lidstone.regularizer.checks import (
+    at_least_one_item,
     check_call,
     check_choices,
     check_counts,
@@ -134,7 +135,8 @@ class SmoothedLoss(nn.Module):
         if self.targets is None:
             return torch.zeros_like(labels, dtype=torch.bool)
         counted = labels != self.ignore_index
-        return counted & ~self.targets.predicted[torch.where(counted, labels, 0)]
+        known = torch.where(counted, labels, 0).long().clamp(0, self.targets.vocab.size - 1)  # the loss checks ids
+        return counted & ~self.targets.predicted[known]
 
     def share(self, path: str | Path) -> Self:
         """Map the table's tensors from a file, which is written if it is not there, and return the loss.
@@ -180,7 +182,7 @@ class SmoothedLoss(nn.Module):
         """The weight of each position in the total; (positions,)."""
         weight = counted.reshape(-1)
         if num_items is not None:
-            return weight.float() / torch.as_tensor(num_items, device=weight.device).clamp(min=1)
+            return weight.float() / at_least_one_item(num_items, weight.device)
         return weight / weight.sum(dtype=torch.float32).clamp(min=1) if self.reduction == "mean" else weight.float()
 
 

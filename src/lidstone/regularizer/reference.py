@@ -83,6 +83,8 @@ def dense_target(
 def is_predicted(table: BackoffTable, label: int) -> bool:
     """Does the table know this word? Not if it has no probability, or if the text never had it."""
     alone = table.prob([()])[0]
+    if table.signature.get("pruned") or any(table.signature.get("thresholds") or ()):
+        return bool(alone[label] > 0)  # the n-grams that are left do not tell which words the text had
     in_ngrams = {table.trie.ngram(node)[-1] for node in range(table.vocab.size + 1, table.trie.size)}
     rarer = all(alone[label] < alone[word] for word in in_ngrams) and bool(in_ngrams)
     return bool(alone[label] > 0) and (label in in_ngrams or not rarer)

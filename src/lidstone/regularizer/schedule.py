@@ -52,7 +52,10 @@ class Schedule:
         return self.start + (self.end - self.start) * done
 
     def __str__(self) -> str:
-        return self.kind if self.kind == "constant" else f"{self.kind} {self.start:g}->{self.end:g}"
+        share = "" if self.share == 1 else f" in {self.share:g}"
+        if self.kind == "constant":
+            return self.kind if self.start == 1 else f"{self.kind} {self.start:g}"
+        return f"{self.kind} {self.start:g}->{self.end:g}{share}"
 
 
 CONSTANT = Schedule()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -150,14 +151,23 @@ def predicted_words(table: BackoffTable) -> np.ndarray:
     """Which words the table predicts at all; (V,) bool.
 
     Not those of probability 0, nor those that the text of the n-grams never had: no n-gram holds them, and each is less
-    probable than any word that some n-gram holds.
+    probable than any word that some n-gram holds. Where n-grams were dropped, that would be true of words of the text.
     """
     trie = table.trie
+    if not holds_all_ngrams(table.signature):
+        return table.base > 0
     held = trie.words[trie.level(2)] if table.order > 1 else trie.words[:0]  # longer n-grams end in no other words
     least = table.base[held].min(initial=np.inf) if len(held) else 0.0
     known = (table.base > 0) & (table.base >= least)
     known[held] = table.base[held] > 0
     return known
+
+
+def holds_all_ngrams(signature: Mapping[str, Any]) -> bool:
+    """Whether a table has every n-gram of its text: it was fitted to counts, without thresholds, and is not pruned."""
+    if "parts" in signature:
+        return all(map(holds_all_ngrams, signature["parts"]))
+    return "counts" in signature and not any(signature.get("thresholds") or ()) and "pruned" not in signature
 
 
 def history_masses(parts: SignedSplit) -> np.ndarray:

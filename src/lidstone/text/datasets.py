@@ -26,6 +26,25 @@ IDS, MASK, LENGTHS = "input_ids", "attention_mask", "seq_lengths"
 _BATCH = 1000  # texts that the tokenizer gets at once
 
 
+def id_stream(
+    data: Any,
+    vocab: Vocabulary,
+    *,
+    append_eos: bool | None = None,
+    tokenizer: Any = None,
+    column: str | None = None,
+) -> NDArray[np.integer]:
+    """Any kind of data as one stream in which eos ends each sentence; an array of one dimension is a stream already.
+
+    `append_eos`: whether rows end sentences; None: unless they are the blocks of a packed stream.
+    """
+    if isinstance(data, np.ndarray) and data.ndim == 1:
+        return data
+    rows = id_rows(data, tokenizer, column)
+    closed = not is_packed(rows, vocab) if append_eos is None else append_eos
+    return flatten(rows, eos=vocab.eos if closed else None, padding=vocab.unpredictable)
+
+
 def id_rows(data: Any, tokenizer: Any = None, column: str | None = None) -> list[Row]:
     """The rows of ids of any kind of training data; text is encoded with `tokenizer`.
 

@@ -57,7 +57,8 @@ def mix(tables: Sequence[BackoffTable], weights: Weights | None = None, *, text:
         ids, _ = read_words(text, _reading(common[0].vocab))
         shares = learn_mixture(common, ids).weights
     else:
-        shares = check_weights(weights or [1 / len(tables)] * len(tables), len(tables))  # type: ignore[arg-type]
+        equal = [1 / len(tables)] * len(tables)
+        shares = check_weights(equal if weights is None else weights, len(tables))  # type: ignore[arg-type]
     return _mixed(on_common_trie(common), shares, [table.signature for table in tables])
 
 

@@ -18,7 +18,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import Floats
 from lidstone.ngram.trie import find_child, sum_children
-from lidstone.text.datasets import Sentences, flatten
+from lidstone.text.datasets import Sentences, id_stream
 from lidstone.text.windows import sentence_stream
 
 
@@ -47,11 +47,8 @@ class Learnt:
 def observe(counts: Counts, held_out: Sentences) -> Observed:
     """Look every word of the held-out sentences up at all orders."""
     vocab = counts.vocab
-    if isinstance(held_out, np.ndarray) and held_out.ndim == 1:
-        ids = held_out
-    else:
-        ids = flatten(held_out, eos=vocab.eos, padding=vocab.unpredictable)
-    stream = sentence_stream(np.ascontiguousarray(vocab.check_ids(ids), np.int32), vocab)
+    ids = vocab.check_ids(id_stream(held_out, vocab))
+    stream = sentence_stream(np.ascontiguousarray(ids, np.int32), vocab)
     if not len(stream):
         raise InputError("there is no held-out text to learn from", hint="give sentences that were not counted")
     trie, totals = counts.trie, counts.totals

@@ -62,15 +62,16 @@ class _ColumnLoss(torch.autograd.Function):
         highest = z.amax(-1) if z.shape[-1] else z.new_full(z.shape[:1], -torch.inf)
         highest = _reduce(highest, group, maximum=True)
         highest = torch.where(highest.isfinite(), highest, 0.0)
-        sums = _Sums(*_reduce(torch.stack(_local_sums(z, batch, columns, highest)), group).unbind())
-        lse = sums.exponentials.log() + highest
+        z = z - highest[:, None]  # the loss does not depend on an offset, and large ones would cost digits
+        sums = _Sums(*_reduce(torch.stack(_local_sums(z, batch, columns)), group).unbind())
+        lse = sums.exponentials.log()
         terms = _terms(batch, columns, sums)
         own = columns.weight[batch.labels]
         nll = own * (lse - sums.gold)
         plus = batch.plus * (terms.mass_plus * lse - sums.rows + terms.smoothed * sums.gold)
         taken = sums.taken if columns.ngram else terms.mass_minus * sums.gold
         minus = batch.minus * (terms.mass_minus * lse - taken)
-        ctx.save_for_backward(logits, lse, terms.mass, terms.label)
+        ctx.save_for_backward(logits, highest, lse, terms.mass, terms.label)
         ctx.batch, ctx.columns = batch, columns
         ctx.mark_non_differentiable(nll, plus, minus)
         return nll + plus + minus, nll, plus, minus
@@ -78,10 +79,11 @@ class _ColumnLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, scale: Tensor, *unused: Tensor) -> tuple[Tensor | None, ...]:
-        logits, lse, mass, label = ctx.saved_tensors
+        logits, highest, lse, mass, label = ctx.saved_tensors
         batch, columns = ctx.batch, ctx.columns
         silent = (scale == 0)[:, None]  # what does not count may be NaN or infinite
-        gradient = (logits.detach().float() - lse[:, None]).exp_().mul_((scale * mass)[:, None])
+        shifted = logits.detach().float() - highest[:, None]
+        gradient = (shifted - lse[:, None]).exp_().mul_((scale * mass)[:, None])
         *_, (_, base_weight) = columns.chain(batch.states)
         gradient -= torch.outer(scale * batch.plus * base_weight, columns.base)
         gradient -= torch.outer(scale * batch.minus, columns.base_minus)
@@ -119,7 +121,7 @@ def _terms(batch: Batch, columns: Columns, sums: _Sums) -> _Terms:
     return _Terms(mass, label, mass_plus, mass_minus, smoothed)
 
 
-def _local_sums(z: Tensor, batch: Batch, columns: Columns, highest: Tensor) -> _Sums:
+def _local_sums(z: Tensor, batch: Batch, columns: Columns) -> _Sums:
     here, place = _place(batch.labels, columns)
     gold = torch.where(here, z.gather(1, place[:, None])[:, 0], 0.0)
     finite = z.clamp(min=torch.finfo(z.dtype).min)  # a probability of 0 silences a logit of -inf
@@ -131,8 +133,7 @@ def _local_sums(z: Tensor, batch: Batch, columns: Columns, highest: Tensor) -> _
     taken = finite @ columns.base_minus
     if columns.ngram:
         taken = taken.index_add(0, positions, columns.minus[numbers] * gathered)
-    exponentials = (z - highest[:, None]).exp().sum(-1)
-    return _Sums(exponentials, gold, rows, taken, columns.probability(batch.labels, batch.states))
+    return _Sums(z.exp().sum(-1), gold, rows, taken, columns.probability(batch.labels, batch.states))
 
 
 def _words(columns: Columns, numbers: Tensor) -> Tensor:

@@ -42,6 +42,8 @@ class Values(NamedTuple):
     backoffs: Floats
     usable: NDArray[np.bool_]
     """which histories are regularized; one per node that can be a history, and one for no history"""
+    predicted: NDArray[np.bool_]
+    """which words are predicted at all"""
 
 
 class Columns(ConstantTensors):
@@ -78,7 +80,7 @@ class Columns(ConstantTensors):
         self.order, self.vocab, self.ngram = table.order, table.vocab, empirical == "ngram"
         self.start, self.stop, self.signature = start, stop, table.signature
         self._keep("weight", weight, torch.float32)
-        self._keep("predicted", predicted_words(table), torch.bool)
+        self._keep("predicted", values.predicted, torch.bool)
         self._keep("boundary", boundaries(table.vocab), torch.bool)
         self._keep("usable", values.usable, torch.bool)
         self._keep_histories(values)
@@ -169,12 +171,14 @@ def _values(table: BackoffTable, counts: Counts | None, empirical: Empirical) ->
         trie = table.trie
         usable = np.ones((trie.inner if trie.order > 1 else 0) + 1, np.bool_)
         nothing = np.zeros(trie.size), np.zeros(table.vocab.size)
-        return Values(trie, table.rows, nothing[0], table.base, nothing[1], table.backoffs, usable)
+        known = predicted_words(table)
+        return Values(trie, table.rows, nothing[0], table.base, nothing[1], table.backoffs, usable, known)
     parts = signed_split(table, counts)
     table, trie = parts.table, parts.table.trie
+    known = predicted_words(table)
     if trie.order == 1:
         usable = np.ones(1, np.bool_)
-        return Values(trie, table.rows, np.zeros(trie.size), parts.plus, parts.minus, table.backoffs, usable)
+        return Values(trie, table.rows, np.zeros(trie.size), parts.plus, parts.minus, table.backoffs, usable, known)
     nodes = whole_ngrams(trie)
     rows, minus, empirical_p = table.rows.copy(), np.zeros(trie.size), np.zeros(trie.size)
     rows[nodes], minus[nodes], empirical_p[nodes] = parts.plus, parts.minus, parts.empirical
@@ -182,7 +186,7 @@ def _values(table: BackoffTable, counts: Counts | None, empirical: Empirical) ->
     whole = np.zeros(trie.inner, np.bool_)
     whole[trie.parents[nodes]] = True
     usable = np.append(whole & seen, False)
-    return Values(trie, rows, minus, table.base, np.zeros(table.vocab.size), table.backoffs, usable)
+    return Values(trie, rows, minus, table.base, np.zeros(table.vocab.size), table.backoffs, usable, known)
 
 
 def _keys(trie: Trie) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.regularizer.checks import check_histories
+from lidstone.regularizer.checks import at_least_one_item, check_histories, check_ids
 from lidstone.regularizer.columns.loss import Batch, column_losses, plan_batch
 from lidstone.regularizer.columns.table import Columns
 from lidstone.regularizer.plan import Empirical
@@ -55,7 +55,7 @@ def weighted_loss(
     """The parts of logits (..., columns); with class weights, or of a shard of the vocabulary (`loss.group`)."""
     counted, batch = planned(loss, columns, labels, histories)
     with torch.autocast(logits.device.type, enabled=False):
-        found = column_losses(logits.reshape(len(batch.labels), -1), batch, columns, getattr(loss, "group", None))
+        found = column_losses(logits.reshape(-1, logits.shape[-1]), batch, columns, getattr(loss, "group", None))
     scale = _scale(loss, columns, counted, batch, num_items)
     weighted = [torch.where(scale > 0, part * scale, 0.0) for part in found]
     if loss.reduction == "none" and num_items is None:
@@ -72,13 +72,16 @@ def weighted_linear_loss(
     num_items: Any,
 ) -> LossParts:
     """The parts of hidden states; logits are made chunk by chunk, and again for the gradient."""
+    from lidstone.regularizer.linear_loss import product_type
+
     counted, batch = planned(loss, columns, labels, histories)
     scale = _scale(loss, columns, counted, batch, num_items)
     keep = counted.reshape(-1).nonzero()[:, 0]
     hidden, scale, batch = head[0].reshape(-1, head[0].shape[-1])[keep], scale[keep], _take(batch, keep)
 
     def chunk_sums(states: Tensor, weight: Tensor, bias: Tensor | None, part: Batch, share: Tensor) -> Tensor:
-        logits = torch.nn.functional.linear(states, weight, bias)
+        kind = product_type(states)
+        logits = torch.nn.functional.linear(states.to(kind), weight.to(kind), None if bias is None else bias.to(kind))
         with torch.autocast(logits.device.type, enabled=False):
             return torch.stack([(one * share).sum() for one in column_losses(logits, part, columns)])
 
@@ -92,10 +95,12 @@ def weighted_linear_loss(
 def planned(loss: SmoothedLoss, columns: Columns, labels: Tensor, histories: Tensor | None) -> tuple[Tensor, Batch]:
     """Which labels count, and the batch; nothing is regularized in evaluation."""
     check_histories(labels, histories, columns.order)
+    if histories is not None and histories.device.type == "cpu":
+        check_ids(histories, "histories", columns.vocab.bos)
     counted = labels != loss.ignore_index
-    known = torch.where(counted, labels, -1)
+    known = torch.where(counted, labels.long(), -1)
     rows = known.reshape(known.shape[:-1].numel(), known.shape[-1]) if known.dim() else known.reshape(1, 1)
-    contexts = shift_right(rows, columns.vocab.bos) if histories is None else histories.reshape(rows.shape)
+    contexts = shift_right(rows, columns.vocab.bos) if histories is None else histories.reshape(rows.shape).long()
     active = loss.schedule(loss.progress) if loss.training and torch.is_grad_enabled() else 0.0
     minus = loss.gamma_minus if loss.form == "published" else -loss.gamma_minus
     return counted, plan_batch(columns, rows.clamp(min=0), contexts, active * loss.gamma_plus, active * minus)
@@ -105,7 +110,7 @@ def _scale(loss: SmoothedLoss, columns: Columns, counted: Tensor, batch: Batch, 
     """The factor of each position in the total; its class weight is in its loss already."""
     scale = counted.reshape(-1).float()
     if num_items is not None:
-        return scale / torch.as_tensor(num_items, device=scale.device).clamp(min=1)
+        return scale / at_least_one_item(num_items, scale.device)
     if loss.reduction != "mean":
         return scale
     total = (scale * columns.weight[batch.labels]).sum()

@@ -130,7 +130,8 @@ class Gradients:
 
     def __init__(self, hidden: Tensor, head: Head, scale: Tensor) -> None:
         half = len(scale) and head.dtype == torch.float16
-        self.unit = scale.max() if half else scale.new_ones(())
+        unit = scale.max() if half else scale.new_ones(())
+        self.unit = torch.where(unit > 0, unit, 1.0)  # where all labels are ignored
         none = hidden.new_empty(0, dtype=torch.float32)
         wants_hidden, wants_weight, wants_bias = head.wants
         self.hidden = torch.zeros_like(hidden, memory_format=torch.contiguous_format) if wants_hidden else none

@@ -76,6 +76,23 @@ _GIVE_THE_MODEL = (
 )
 
 
+def check_model(model: Any) -> None:
+    """Raise an error for a masked language model, whose labels must not be shifted."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL,
+    )
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED,
+    )
+
+    name, config = type(model).__name__, getattr(model, "config", None)
+    if name in MASKED.values() and name not in CAUSAL.values() and not getattr(config, "is_encoder_decoder", False):
+        raise InputError(
+            f"{name} is a masked language model, which predicts no next word",
+            hint="the smoothed losses are for causal language models and encoder-decoders",
+        )
+
+
 def require_decoder_inputs(model: Any, args: Any, kwargs: dict[str, Any]) -> None:
     """Raise an error for a batch without the decoder's inputs: the model would fail, or decode its own source."""
     if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:

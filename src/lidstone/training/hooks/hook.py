@@ -25,6 +25,7 @@ from lidstone.training.hooks.checks import (
     check_arguments,
     check_decoder_length,
     check_loss,
+    check_model,
     is_encoder_decoder,
     logits_of,
     move_to,
@@ -60,6 +61,8 @@ class TrainerLoss:
         self.meter = PartsMeter()
         self.step: int | None = None
         """the optimizer step; None until the callback runs"""
+        self.checked = False
+        """whether the callback sees to it that an encoder-decoder gets its decoder's inputs"""
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         """The loss of one micro-batch."""
@@ -70,6 +73,7 @@ class TrainerLoss:
         targets, histories = self._align(outputs, labels)
         if histories is None:
             check_decoder_length(logits, targets)
+            self._warn_of_unchecked_inputs()
         num_items = one_number(num_items_in_batch)
         if num_items is not None and not torch.is_grad_enabled():
             num_items = evaluation_items(num_items, labels, targets)
@@ -86,6 +90,15 @@ class TrainerLoss:
     def _align(self, outputs: Any, labels: Tensor) -> Aligned | tuple[Tensor, None]:
         shift = not is_encoder_decoder(outputs) if self.shift == "auto" else self.shift
         return align_causal(labels) if shift else (labels, None)
+
+    def _warn_of_unchecked_inputs(self) -> None:
+        if not self.checked and self.shift == "auto":
+            self.checked = True
+            warnings.warn(
+                "give the Trainer callbacks=[compute_loss_func.callback]: without it nobody checks that batches have "
+                "decoder_input_ids, without which some models decode their own source",
+                stacklevel=4,
+            )
 
     def _record(self, parts: LossParts, labels: Tensor) -> None:
         if self.step is not None:
@@ -112,14 +125,17 @@ class PartsCallback(TrainerCallback):
         check_arguments(args)
         self.hook.meter.clear()
         self.hook.step = state.global_step
-        if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-            self._check = model.register_forward_pre_hook(require_decoder_inputs, with_kwargs=True)
+        self._check_batches(model)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop checking batches."""
-        if self._check is not None:
-            self._check.remove()
-            self._check = None
+    def on_init_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Check batches from now on, those of `evaluate` too."""
+        self._check_batches(model)
+
+    def _check_batches(self, model: Any) -> None:
+        check_model(model)
+        self.hook.checked = True
+        if self._check is None and getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+            self._check = model.register_forward_pre_hook(require_decoder_inputs, with_kwargs=True)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Set the loss's progress: the share of the training that is done."""

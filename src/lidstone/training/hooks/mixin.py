@@ -19,7 +19,14 @@ from lidstone.errors import InputError
 from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.regularizer.loss import LossParts, SmoothedLoss
 from lidstone.training.hooks.alignment import Aligned, align_causal, align_decoder
-from lidstone.training.hooks.checks import check_arguments, check_loss, check_synchronised, logits_of, move_to
+from lidstone.training.hooks.checks import (
+    check_arguments,
+    check_loss,
+    check_model,
+    check_synchronised,
+    logits_of,
+    move_to,
+)
 from lidstone.training.hooks.hook import PartsMeter
 from lidstone.training.hooks.projection import Projection
 
@@ -44,10 +51,16 @@ class SmoothedLossMixin(Trainer):
         check_loss(smoothed_loss)
         super().__init__(*args, **kwargs)
         check_arguments(self.args)
+        check_model(self.model)
         self.smoothed_loss = smoothed_loss
         self.meter = PartsMeter()
         self.projection = Projection(self.model)
         self.compute_loss_func = self.compute_loss  # not called: it makes the Trainer count the tokens of a batch
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train, with sums of the parts that begin at zero."""
+        self.meter.clear()
+        return super().train(*args, **kwargs)
 
     def compute_loss(
         self,
@@ -135,7 +148,9 @@ class SmoothedLossMixin(Trainer):
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> Tensor | int | None:
         """Count the labels that the loss sums over: not the first of a row, nor those predicted from padding."""
-        if not self._has_encoder and all(batch.get("labels") is not None for batch in batch_samples):
+        if not self._has_encoder and all(
+            batch.get("labels") is not None or batch.get("shift_labels") is not None for batch in batch_samples
+        ):
             targets = [self._align(batch).labels for batch in batch_samples]
             batch_samples = [{"labels": labels, "shift_labels": labels} for labels in targets]
         return super()._get_num_items_in_batch(batch_samples, device)
