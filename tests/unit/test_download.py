@@ -363,3 +363,13 @@ def test_two_processes_do_not_fetch_one_corpus_at_once(host, monkeypatch, cache)
     with claim(cache / "downloads", "toy") as mine, pytest.raises(DataError, match="another process is downloading"):
         assert mine
         get_toy()
+
+
+def test_a_mirror_with_another_file_is_passed_over(host, tmp_path):
+    host.files["/changed.bin"] = b"another edition"
+    urls = [f"{host.url}/changed.bin", f"{host.url}/a.bin"]
+    fetch(urls, tmp_path / "a.bin", sha256(BODY), show=False, tries=1, pause=0)
+    assert (tmp_path / "a.bin").read_bytes() == BODY and names(tmp_path) == ["a.bin"]
+    with pytest.raises(DataError, match="wrong checksum") as caught:
+        fetch(urls[:1], tmp_path / "b.bin", sha256(BODY), show=False, tries=1, pause=0)
+    assert "do not use the file" in caught.value.hint

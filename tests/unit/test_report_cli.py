@@ -142,3 +142,16 @@ def test_compare_takes_one_of_several_variants_as_the_baseline(tmp_path: Path) -
         answer = call("compare", tmp_path, "--baseline", baseline, "--system", "none", "--json")
         found = json.loads(answer.stdout)["comparisons"]
         assert {(c["system"], c["baseline"]) for c in found} == {("none", "katz")}, baseline
+
+
+def test_split_reports_make_one_csv_and_labels_of_their_own(tmp_path: Path) -> None:
+    for name, sums in (("one", "e0"), ("two", "e1")):
+        for method in ("none", "katz"):
+            made = trees.record(method, 1)
+            made["signature"]["corpus"] = {"name": name, "train": "t", "valid": "v", "test": sums}
+            trees.write_run(tmp_path / name, made)
+    lines = call("report", tmp_path, "--split", "--format", "csv", "--no-tests").stdout.splitlines()
+    assert len(lines) == 1 + 2 * 2 * 2 and lines[0].endswith(",about")
+    assert sum("the test set of two" in line for line in lines) == 4
+    latex = call("report", tmp_path, "--split", "--format", "latex", "--no-tests").stdout
+    assert [latex.count(f"\\label{{tab:{n}-seeds}}") for n in (1, 2)] == [1, 1]

@@ -323,3 +323,12 @@ def test_diverged_seeds_are_told_and_get_no_dagger() -> None:
     assert {key: row.marks for key, row in rows(report).items()} == {"none": "", "katz": "", "good-turing": "†"}
     swapped = Report.from_runs(made, baseline="katz", compare=CompareRuns(scopes=("seeds",)))
     assert "1 diverged seed of katz left out of the rank-sum test" in swapped.warnings
+
+
+def test_equal_scores_share_a_place() -> None:
+    report = Report.from_runs(runs("none", [150.0]) + runs("katz", [140.0]) + runs("good-turing", [140.0]))
+    assert {key: row.rank for key, row in rows(report).items()} == {"none": 2, "katz": 1, "good-turing": 1}
+
+
+def test_a_single_method_beats_nobody() -> None:
+    assert Report.from_runs(runs("none", [150.0])).verdict.startswith("There is one method")

@@ -43,15 +43,20 @@ def fetch(
         try:
             _fetch_one(url, _part(target), tries, pause, timeout, show)
             return _accept(_part(target), target, checksum, url)
-        except _Unreachable as problem:
-            problems.append(str(problem))
-    raise DataError(
-        "; ".join(problems), hint="try again later, an interrupted download is resumed; or see docs/data.md"
-    )
+        except _Unusable as problem:
+            problems.append(problem)
+    hint = "try again later, an interrupted download is resumed; or see docs/data.md"
+    raise DataError("; ".join(map(str, problems)), hint=next((p.hint for p in problems if p.hint), hint))
 
 
-class _Unreachable(Exception):
-    """The file cannot be downloaded from this mirror; another one is tried."""
+class _Unusable(Exception):
+    """The file cannot be had from this mirror, or is another one; the next mirror is tried."""
+
+    hint = ""
+
+
+class _WrongFile(_Unusable):
+    hint = "the download was discarded; try again, and do not use the file if this happens again"
 
 
 def _part(target: Path) -> Path:
@@ -79,10 +84,8 @@ def _accept(part: Path, target: Path, expected: str, url: str) -> str:
     actual = checksum_of(part, expected)
     if actual != expected:
         part.unlink()
-        raise DataError(
-            f"{url} has the wrong checksum: {actual}, not {expected}",
-            hint="the download was discarded; try again, and do not use the file if this happens again",
-        )
+        _tag_file(part).unlink(missing_ok=True)
+        raise _WrongFile(f"{url} has the wrong checksum: {actual}, not {expected}")
     part.replace(target)
     _tag_file(part).unlink(missing_ok=True)
     return actual
@@ -99,13 +102,13 @@ def _fetch_one(url: str, part: Path, tries: int, pause: float, timeout: float, s
             if error.code == 416:  # what was received is not a part of this file
                 part.unlink(missing_ok=True)
             elif error.code < 500:
-                raise _Unreachable(f"{url}: {error.code} {error.reason}") from error
+                raise _Unusable(f"{url}: {error.code} {error.reason}") from error
             problem: Any = f"{error.code} {error.reason}"
         except _BROKEN as error:
             problem = getattr(error, "reason", None) or error
         if attempt < tries:
             time.sleep(pause * attempt)
-    raise _Unreachable(f"{url}: {problem} ({tries} tries)")
+    raise _Unusable(f"{url}: {problem} ({tries} tries)")
 
 
 def _transfer(url: str, part: Path, timeout: float, show: bool) -> None:

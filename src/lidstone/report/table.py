@@ -54,6 +54,8 @@ class Table:
     metric: Metric
     rows: tuple[Row, ...]
     caption: str
+    about: str = ""
+    """What was tested: corpus, size, metric."""
     rule_after: int = 1
     """Rows above the inner rule: the baselines."""
     ngram: NgramAlone | None = None
@@ -82,7 +84,7 @@ def seed_table(
         _ngram_words(methods, rows, metric),
     )
     ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
-    return Table("seeds", metric, ranked(rows, metric), caption, ngram=ngram)
+    return Table("seeds", metric, ranked(rows, metric), caption, about, ngram=ngram)
 
 
 def best_seed_table(
@@ -108,15 +110,15 @@ def best_seed_table(
     )
     ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
     above = sum(row.key in baselines for row in rows[:2])
-    return Table("best-seed", metric, ranked(rows, metric), caption, rule_after=above, ngram=ngram)
+    return Table("best-seed", metric, ranked(rows, metric), caption, about, rule_after=above, ngram=ngram)
 
 
 def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
     """The rows with the best and the second best marked; a single row is not marked."""
     finite = [row for row in rows if math.isfinite(row.value) and row.alone]
-    order = sorted(finite, key=lambda row: metric.order(row.value))
-    places = {row.key: place for place, row in enumerate(order[:2], 1)} if len(order) > 1 else {}
-    return tuple(replace(row, rank=places.get(row.key, 0)) for row in rows)
+    best = sorted({metric.order(row.value) for row in finite})[:2]  # rows of one score share a place
+    places = {row.key: best.index(metric.order(row.value)) + 1 for row in finite if metric.order(row.value) in best}
+    return tuple(replace(row, rank=places.get(row.key, 0) if len(finite) > 1 else 0) for row in rows)
 
 
 def _ngram_words(methods: Sequence[Method], rows: Sequence[Row], metric: Metric) -> str:
@@ -251,6 +253,7 @@ def _record(table: Table, row: Row) -> dict[str, Any]:
         "mixture": _finite(row.mixed),
         "mixture_error": _finite(row.mixed_error),
         "ngram": table.ngram.low if table.ngram else None,
+        "about": table.about,
     }
 
 

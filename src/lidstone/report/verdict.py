@@ -21,6 +21,8 @@ def verdict(report: Report) -> str:
     lowest = "lowest" if report.metric.lower_is_better else "highest"
     baseline = next((row for row in rows if row.key == report.baselines[0]), None)
     name = report.metric.name if report.metric.name.isupper() else report.metric.name.lower()
+    if len(rows) == 1:
+        return f"There is one method, {best.label.long}, with a {name} of {_score(best)}."
     if baseline is best:
         return f"No method beats {baseline.label.long}: it has the {lowest} {name}, {_score(best)}."
     first = f"{best.label.long} has the {lowest} {name}, {_score(best)}"

@@ -71,7 +71,12 @@ def _tables(reports: list[Report], format: Format) -> str:
     if format is Format.json:
         values = [one.to_dict() for one in reports]
         return render.to_json(values[0] if len(values) == 1 else values) + "\n"
-    return "\n".join(getattr(one, f"to_{format.value}")() for one in reports)
+    tables = [getattr(one, f"to_{format.value}")() for one in reports]
+    if format is Format.csv:  # one file with one line of names
+        return "".join([tables[0], *(table.partition("\n")[2] for table in tables[1:])])
+    if format is Format.latex and len(tables) > 1:  # a label may be used once
+        tables = [table.replace("\\label{tab:", f"\\label{{tab:{n}-") for n, table in enumerate(tables, start=1)]
+    return "\n".join(tables)
 
 
 def _write_files(reports: list[Report], html: Path | None, plots: Path | None) -> None:
