@@ -205,19 +205,18 @@ def _residual(texts: Sequence[Text]) -> list[str]:
 def translated(study: Study) -> str:
     """A translation study in one sentence: none, label smoothing and the smoother that is best on validation."""
     found = {name: runs for name in study.recipe.method_names if (runs := study.runs(name))}
-    most = max(map(len, found.values()), default=0)
-    full = {name: runs for name, runs in found.items() if len(runs) == most}
-    smoothers = [name for name in full if study.recipe.method(name).regularizer.smoother]
+    smoothers = [name for name in found if study.recipe.method(name).regularizer.smoother]
     usual = "label-smoothing"
-    if not smoothers or not {"none", usual} <= full.keys():
+    if not smoothers or not {"none", usual} <= found.keys():
         return ""
-    best = {name: study.on_valid(runs) for name, runs in full.items()}
+    best = {name: study.on_valid(runs) for name, runs in zip(found, of_common_seeds(*found.values()), strict=True)}
     smoother, winner = max(smoothers, key=best.__getitem__), max(best, key=best.__getitem__)
-    plain, smoothed, ours = ([run.value("test", "bleu") for run in full[name]] for name in ("none", usual, smoother))
+    told = of_common_seeds(*(found[name] for name in ("none", usual, smoother)))
+    plain, smoothed, ours = ([run.value("test", "bleu") for run in runs] for runs in told)
     return (
         f"{number(mean(plain))} BLEU without a regularizer, {number(mean(smoothed))} with label smoothing, "
-        f"{number(mean(ours))} with `{smoother}`, the best smoother on validation ({study.recipe.name}, {seeds(most)}; "
-        f"{p_value(ours, plain)} against none; of all methods validation prefers `{winner}`)"
+        f"{number(mean(ours))} with `{smoother}`, the best smoother on validation ({study.recipe.name}, "
+        f"{seeds(len(ours))}; {p_value(ours, plain)} against none; of all methods validation prefers `{winner}`)"
     )
 
 
