@@ -180,6 +180,8 @@ def test_a_collator_without_the_model_says_what_to_do(name: str, tmp_path: Path)
         trainer.train()
     with pytest.raises(InputError, match="no decoder_input_ids"):
         trainer.evaluate(trainer.train_dataset)
+    ids = torch.tensor([[5, 8, EOS]])
+    assert model.to("cpu")(input_ids=ids, labels=ids).loss.isfinite()  # outside of the Trainer it is as it was
     outputs = Seq2SeqLMOutput(logits=random_logits(1, 4), encoder_last_hidden_state=torch.zeros(1, 1, 1))
     with pytest.raises(InputError, match=r"it did not read the labels. hint: give the collator the model"):
         ld.trainer_loss(make_loss("token"))(outputs, torch.tensor([[5, 8, EOS]]))

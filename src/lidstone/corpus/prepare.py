@@ -49,9 +49,11 @@ def prepare_corpus(recipe: Recipe, output: str | Path | None = None) -> Prepared
     key = _key(recipe, raw)
     folder = Path(output) if output is not None else cache_root() / "prepared" / key
     found = _stored(folder, key)
-    if found is None and folder.is_dir() and any(folder.iterdir()) and not (folder / storage.MANIFEST).exists():
+    if found is not None:
+        return replace(found, name=_name(recipe))
+    if output is not None and folder.is_dir() and any(folder.iterdir()) and not (folder / storage.MANIFEST).exists():
         raise DataError(f"{folder} has files and is not a prepared corpus", hint="choose a new folder")
-    return _prepare(recipe, raw, key, folder) if found is None else replace(found, name=_name(recipe))
+    return _prepare(recipe, raw, key, folder)
 
 
 def _name(recipe: Recipe) -> str:

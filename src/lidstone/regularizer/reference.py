@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lidstone.ngram.table import BackoffTable
+from lidstone.regularizer.targets import holds_all_ngrams
 from lidstone.text.vocabulary import Vocabulary
 
 Ids = Sequence[int]
@@ -83,7 +84,7 @@ def dense_target(
 def is_predicted(table: BackoffTable, label: int) -> bool:
     """Does the table know this word? Not if it has no probability, or if the text never had it."""
     alone = table.prob([()])[0]
-    if table.signature.get("pruned") or any(table.signature.get("thresholds") or ()):
+    if not holds_all_ngrams(table.signature):
         return bool(alone[label] > 0)  # the n-grams that are left do not tell which words the text had
     in_ngrams = {table.trie.ngram(node)[-1] for node in range(table.vocab.size + 1, table.trie.size)}
     rarer = all(alone[label] < alone[word] for word in in_ngrams) and bool(in_ngrams)

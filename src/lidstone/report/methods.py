@@ -153,8 +153,12 @@ def unlike(methods: Sequence[Method]) -> list[str]:
 
 def _rest(run: Run) -> dict[str, Any]:
     """The recipe of a run without its regularizer."""
-    recipe = json.loads(setting_of(run))[2]
-    return {key: value for key, value in recipe.items() if key != "regularizer"}
+    return {key: value for key, value in _recipe(run).items() if key != "regularizer"}
+
+
+def _recipe(run: Run) -> dict[str, Any]:
+    """The part of a run's recipe that makes its setting."""
+    return dict(json.loads(setting_of(run))[2])
 
 
 def _differing(recipes: Sequence[dict[str, Any]]) -> set[str]:
@@ -183,8 +187,8 @@ def _label(chosen: Setting, settings: Sequence[Setting], varying: tuple[str, ...
 def _recipe_pairs(chosen: Setting, settings: Sequence[Setting]) -> tuple[tuple[str, str], ...]:
     """Keys of the recipe outside the method that vary between its settings, such as the learning rate."""
     same = [s.runs[0] for s in settings if s.runs[0].method == chosen.runs[0].method]
-    recipes = [_flat(json.loads(setting_of(run))[2]) for run in same]
-    mine = _flat(json.loads(setting_of(chosen.runs[0]))[2])
+    recipes = [_flat(_recipe(run)) for run in same]
+    mine = _flat(_recipe(chosen.runs[0]))
     keys = sorted({key for recipe in recipes for key in {**recipe, **mine} if recipe.get(key) != mine.get(key)})
     return tuple((key.split(".")[-1], str(mine.get(key))) for key in keys[:4])
 

@@ -122,7 +122,7 @@ class Report:
         """Both tables."""
         return self.table(), self.best_seed_table()
 
-    @property
+    @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Notes for the reader: runs left out, rows that differ in more than the method, tests without power."""
         from_tests = (w for c in self.comparisons for w in c.get("warnings") or ())

@@ -68,7 +68,8 @@ def count(
     settings = Settings(inputs, order, output, words, threshold, memory, temporary, skip_bad, treatment)
     if run is not None:
         if engine or memory or skip_bad or blank != "skip":
-            raise InputError("text is counted as a run reads it in memory only", hint="leave out all other options")
+            hint = "leave out --memory, --engine, --skip-bad and --blank"
+            raise InputError("text is counted as a run reads it in memory only", hint=hint)
         facts = count_as_run(settings, run)
     elif engine is not None:
         facts = count_on_cluster(settings, engine, address)

@@ -95,7 +95,8 @@ def check_model(model: Any) -> None:
 
 def require_decoder_inputs(model: Any, args: Any, kwargs: dict[str, Any]) -> None:
     """Raise an error for a batch without the decoder's inputs: the model would fail, or decode its own source."""
-    if kwargs.get("decoder_input_ids") is None and kwargs.get("decoder_inputs_embeds") is None:
+    made_from = ("decoder_input_ids", "decoder_inputs_embeds", "labels")  # the Trainer keeps the labels for the loss
+    if all(kwargs.get(name) is None for name in made_from):
         raise InputError(
             f"{type(model).__name__} gets no labels beside a compute_loss_func, and the batch has no decoder_input_ids",
             hint=_GIVE_THE_MODEL,
