@@ -65,7 +65,6 @@ def chapter(title: str, study: Study, more_before: Sequence[str] = (), more: str
         [
             f"## {title}\n",
             about(study) + "\n",
-            missing(study),
             *more_before,
             "### What the runs say\n",
             *reading,
@@ -126,18 +125,6 @@ def _edges(study: Study) -> str:
     searched = [(strengths, run) for strengths, run in grids if len(strengths) > 1]
     edge = sum(run.method.get("gamma_plus") in (min(strengths), max(strengths)) for strengths, run in searched)
     return f"For {edge} of {len(searched)} methods the best strength is at the edge of its grid. " if searched else ""
-
-
-def missing(study: Study) -> str:
-    """How much of a study has not been run yet."""
-    seeds = len(study.recipe.sweep.seeds)
-    found = [len(study.runs(name)) for name in study.recipe.method_names]
-    short, none = sum(0 < runs < seeds for runs in found), found.count(0)
-    if not short and not none:
-        return ""
-    return (
-        f"Not finished: of {len(found)} methods, {none} have not been run and {short} have fewer than {seeds} seeds.\n"
-    )
 
 
 def weak_test(study: Study, where: str, systems: int = 1) -> str:

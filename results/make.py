@@ -28,10 +28,11 @@ METHOD = """## How settings were chosen
 Settings were chosen on validation text with the first seed. In the studies of WikiText-2 and Multi30k the
 unregularized model was tuned first (learning rate, dropout, early stopping), and all others use what was best for it;
 the grids of strengths, in the recipes, are small and of unequal size, and some were widened once their best lay at an
-edge. A wider search could favour the methods that had fewer tries. In the studies of Tatoeba and LAFAND-MT every method
-is given a search of equal size: four settings and three. What has not been run is listed above. On Igbo the strength
-0.4 was tried for label smoothing and modified Kneser-Ney first; it was worse than 0.1 for both, and 0.05 took its place
-in the grid of every method.
+edge. A wider search could favour the methods that had fewer tries. In the studies of Tatoeba and Igbo every method is
+given a search of equal size: four settings and three. What has not been run is listed above. On Igbo the strength 0.4
+was tried for label smoothing and modified Kneser-Ney first; it was worse than 0.1 for both, and 0.05 took its place in
+the grid of every method. For Yoruba only the unregularized model was tuned (dropout): the regularizers have the
+strengths that validation chose on Igbo.
 """
 AGAIN = """## How to reproduce
 

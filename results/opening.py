@@ -226,7 +226,7 @@ def missing_cells(study: Study) -> str:
     for name in study.recipe.method_names:
         tried = study.tried(name)
         waiting, done = sum(not runs for runs in tried), len(study.runs(name))
-        if waiting:
+        if waiting and len(tried) > 1:
             told.append(f"`{name}`: {waiting} of {len(tried)} settings")
         elif done < planned:
             told.append(f"`{name}`: {planned - done} of {planned} seeds")

@@ -1,4 +1,4 @@
-"""The chapters on studies that give every method a search of equal size: Tatoeba and LAFAND-MT."""
+"""The chapters on Tatoeba and LAFAND-MT, each with all its methods in one table."""
 
 from __future__ import annotations
 
