@@ -16,7 +16,7 @@ from study import HERE, Study, seeds
 from lidstone.report.render import to_markdown
 
 BLIMP = HERE / "blimp.json"
-LANGUAGES = {"en": "English", "ibo": "Igbo", "yor": "Yoruba"}
+LANGUAGES = {"en": "English", "ibo": "Igbo", "swa": "Swahili"}
 
 
 def tatoeba() -> str:

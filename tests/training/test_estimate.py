@@ -28,12 +28,22 @@ def test_the_estimate_grows_with_the_updates_and_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} == before | {"cache"}
 
 
-def test_the_estimate_is_updates_and_evaluations_and_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("make", "evaluation", "valid", "test"),
+    [
+        (lm_values, {}, 10, 8),
+        (lm_values, {"valid_limit": 4}, 4, 8),
+        (mt_values, {"metric": "perplexity"}, 10, 2 * 8),
+        (mt_values, {"metric": "bleu", "valid_limit": 5}, 2 * 5, 2 * 8),
+    ],
+)
+def test_the_estimate_is_updates_and_evaluations_and_the_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make, evaluation, valid, test
+) -> None:
+    """With two seconds for an update, and one for each sentence that is scored or translated."""
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
-    values = lm_values(write_texts(tmp_path, (60, 10, 10)), max_steps=12, eval_every=4)
-    prepared = prepare_corpus(recipe(values))
+    values = make(write_texts(tmp_path, (60, 10, 8)), max_steps=12, eval_every=4)
+    values["evaluation"] = values.get("evaluation", {}) | evaluation
     monkeypatch.setattr("lidstone.training.fit.fit", lambda *args: Fitted([], 0.0, 6, {}, update_seconds=2.0))
-    monkeypatch.setattr(
-        estimate, "_seconds_of_scoring", lambda scorer, model, split: 7.0 if split is prepared.valid else 11.0
-    )
-    assert estimate_seconds(recipe(values), prepared) == 12 * 2.0 + 3 * 7.0 + 11.0
+    monkeypatch.setattr(estimate, "_timed", lambda work, count, sample: float(count))
+    assert estimate_seconds(recipe(values), prepare_corpus(recipe(values))) == 12 * 2 + 3 * valid + test

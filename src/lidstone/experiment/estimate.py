@@ -16,7 +16,7 @@ from lidstone.recipe.recipe import Recipe
 from lidstone.training.settings import Training
 
 UPDATES = 6
-SENTENCES, TRANSLATIONS = 64, 8  # how many are scored, and translated, to time an evaluation
+SENTENCES = 64  # how many are scored to time an evaluation; a batch of them is translated
 
 
 def estimate_seconds(recipe: Recipe, prepared: Prepared) -> float:
@@ -28,7 +28,9 @@ def estimate_seconds(recipe: Recipe, prepared: Prepared) -> float:
     steps, batches = recipe.training.steps(len(setup.batches)), len(setup.batches)
     update = _seconds_of_update(setup, recipe.training)
     scorer = Scorer(recipe, prepared)
-    valid, test = (_seconds_of_scoring(scorer, setup.model, split) for split in (prepared.valid, prepared.test))
+    valid = _seconds_of_scoring(scorer, setup.model, prepared.valid, recipe.evaluation.metric == "bleu")
+    valid *= scorer.validated(prepared.valid) / len(prepared.valid)
+    test = _seconds_of_scoring(scorer, setup.model, prepared.test, recipe.task == "mt")
     return steps * update + evaluations(recipe.training, steps, batches) * valid + test
 
 
@@ -54,17 +56,18 @@ def _no_score(model: Any) -> dict[str, float]:
     return {"loss": 0.0, "perplexity": 1.0}
 
 
-def _seconds_of_scoring(scorer: Scorer, model: Any, split: Split) -> float:
-    """The time of an evaluation, from some of its sentences."""
+def _seconds_of_scoring(scorer: Scorer, model: Any, split: Split, translate: bool) -> float:
+    """The time to score a split, from some of its sentences."""
     seconds = _timed(lambda some: scorer.likelihood(model, split, some), len(split), SENTENCES)
-    if split.source is not None:
-        seconds += _timed(lambda some: scorer.hypotheses(model, split, some), len(split), TRANSLATIONS)
+    if translate:
+        batch = scorer.recipe.evaluation.batch_size
+        seconds += _timed(lambda some: scorer.hypotheses(model, split, some), len(split), batch)
     return seconds
 
 
 def _timed(work: Callable[[slice], Any], count: int, sample: int) -> float:
     """The time for `count` sentences, from an evenly spread sample."""
-    every = slice(None, None, max(1, count // sample))
+    every = slice(None, None, math.ceil(count / sample))
     began = time.perf_counter()
     work(every)
     return (time.perf_counter() - began) * count / len(range(count)[every])

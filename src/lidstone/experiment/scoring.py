@@ -105,7 +105,7 @@ class Scorer:
         return SentenceScores(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
     def _shared_bleu(self, model: Any, split: Split) -> float:
-        count = self._count(split)
+        count = self.validated(split)
         lines: list[str] = [""] * count
         own = self.hypotheses(model, split, self._share(split))
         for rank, part in enumerate(_gathered(own)):
@@ -114,9 +114,10 @@ class Scorer:
 
     def _share(self, split: Split) -> slice:
         """The sentences that this process scores during training."""
-        return slice(process_rank(), self._count(split), process_count())
+        return slice(process_rank(), self.validated(split), process_count())
 
-    def _count(self, split: Split) -> int:
+    def validated(self, split: Split) -> int:
+        """How many sentences of the validation part are scored during training."""
         return min(self.recipe.evaluation.valid_limit or len(split), len(split))
 
 
