@@ -203,15 +203,11 @@ def _residual(texts: Sequence[Text]) -> list[str]:
 
 
 def translated(study: Study) -> str:
-    """A translation study in one sentence: none, label smoothing and the smoother that is best on validation."""
-    found = {name: runs for name in study.recipe.method_names if (runs := study.runs(name))}
-    smoothers = [name for name in found if study.recipe.method(name).regularizer.smoother]
-    usual = "label-smoothing"
-    if not smoothers or not {"none", usual} <= found.keys():
-        return ""
-    best = {name: study.on_valid(runs) for name, runs in zip(found, of_common_seeds(*found.values()), strict=True)}
+    """A complete translation study in one sentence: none, label smoothing and the best smoother on validation."""
+    best = {name: study.on_valid(study.runs(name)) for name in study.recipe.method_names}
+    smoothers = [name for name in best if study.recipe.method(name).regularizer.smoother]
     smoother, winner = max(smoothers, key=best.__getitem__), max(best, key=best.__getitem__)
-    told = of_common_seeds(*(found[name] for name in ("none", usual, smoother)))
+    told = map(study.runs, ("none", "label-smoothing", smoother))
     plain, smoothed, ours = ([run.value("test", "bleu") for run in runs] for runs in told)
     return (
         f"{number(mean(plain))} BLEU without a regularizer, {number(mean(smoothed))} with label smoothing, "
