@@ -81,6 +81,7 @@ def seed_table(
         _not_ranked(rows),
         _settings_note(methods, metric),
         _daggers(used, _caption_name(methods, baseline), {DAGGER: 0.05}),
+        _worse(methods, rows, baseline),
         _ngram_words(methods, rows, metric),
     )
     ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
@@ -106,6 +107,7 @@ def best_seed_table(
         "best in bold, second underlined",
         _not_ranked(rows),
         _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
+        *(_worse(methods, rows, baseline) for baseline in baselines if baseline),
         _ngram_words(methods, rows, metric),
     )
     ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
@@ -162,11 +164,26 @@ def two_way(symbols: Sequence[str]) -> str:
 
 
 def _symbol(comparison: Mapping[str, Any]) -> str:
-    """A dagger if the system is significantly better; none if it is significantly worse."""
-    p = comparison.get("adjusted_p")
-    if p is None or not comparison.get("better"):
-        return ""
+    """A dagger if the system is significantly better; the caption names those that are significantly worse."""
+    p = _adjusted_p(comparison) if comparison.get("better") else 1.0
     return DOUBLE_DAGGER if p < 0.01 else DAGGER if p < 0.05 else ""
+
+
+def _worse(methods: Sequence[Method], rows: Sequence[Row], baseline: str) -> str:
+    """Which rows are significantly worse than a baseline."""
+    names = [
+        _caption_name(methods, row.key)
+        for row in rows
+        for c in row.comparisons
+        if c["baseline"] == baseline and c.get("direction") == "worse" and _adjusted_p(c) < 0.05
+    ]
+    return f"significantly worse than {_caption_name(methods, baseline)}: {', '.join(names)}" if names else ""
+
+
+def _adjusted_p(comparison: Mapping[str, Any]) -> float:
+    """The corrected p-value; 1 where no test could be made."""
+    p = comparison.get("adjusted_p")
+    return 1.0 if p is None else float(p)
 
 
 def _stands_alone(method: Method) -> bool:
