@@ -144,8 +144,8 @@ def test_daggers_mean_significantly_better_and_never_worse() -> None:
 
 def test_captions_name_nobody_as_worse_without_significance() -> None:
     found = runs("none", [147.0, 147.2]) + runs("good-turing", [150.0, 152.0])
-    untested = [dict(scope="seeds", system="good-turing", baseline="none", direction="worse", adjusted_p=None)]
-    for compare in (CompareRuns(scopes=("seeds",)), lambda report: untested):
+    untested = {"scope": "seeds", "system": "good-turing", "baseline": "none", "direction": "worse", "adjusted_p": None}
+    for compare in (CompareRuns(scopes=("seeds",)), lambda report: [untested]):
         assert "worse" not in Report.from_runs(found, compare=compare).table().caption
 
 
