@@ -44,7 +44,7 @@ def language_modelling() -> str:
 def translation() -> str:
     """The chapter on Multi30k."""
     study = Study.of("multi30k")
-    return chapter(f"Translation: {study.recipe.corpus.limit:,} captions of Multi30k, German to English", study)
+    return chapter(f"Translation: {study.recipe.corpus.limit:,} captions of Multi30k, {study.languages}", study)
 
 
 def chapter(title: str, study: Study, more_before: Sequence[str] = (), more: str = "") -> str:

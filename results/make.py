@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pages
 from chapters import language_modelling, translation
-from opening import Text, advice, missing_cells, summary, translated
+from opening import Text, advice, missing_cells, summary, translations
 from regimes import grammar, lafand, tatoeba
 from sizes import studied, texts
 from study import Study
@@ -77,7 +77,6 @@ def opening() -> str:
 def headline(told: Sequence[Text]) -> str:
     """What to use when, each with its number: a table of all texts, and sentences about those to be told."""
     complete = [study for study in map(Study.of, ("multi30k", *LAFAND)) if not missing_cells(study)]
-    translations = "; ".join(map(translated, complete))
     return "\n".join(
         [
             "Test perplexity per token; rows differ in vocabulary and cannot be compared. The n-gram model is modified "
@@ -86,7 +85,7 @@ def headline(told: Sequence[Text]) -> str:
             summary(texts()),
             *advice(told),
             *grammar(Study.of("tatoeba")),
-            f"- **Translation**, where no n-gram model can compete: {translations or 'not measured yet'}.",
+            translations(complete),
             "",
         ]
     )

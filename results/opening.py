@@ -15,6 +15,8 @@ from lidstone.report.runs import Run
 
 NGRAMS = HERE / "ngrams.json"
 RESIDUAL = "residual"
+USUAL = ("none", "label-smoothing", "confidence-penalty")
+"""what one would use for translation"""
 
 
 @dataclass(frozen=True)
@@ -202,18 +204,38 @@ def _residual(texts: Sequence[Text]) -> list[str]:
     ]
 
 
-def translated(study: Study) -> str:
-    """A complete translation study in one sentence: none, label smoothing and the best smoother on validation."""
-    best = {name: study.on_valid(study.runs(name)) for name in study.recipe.method_names}
-    smoothers = [name for name in best if study.recipe.method(name).regularizer.smoother]
-    smoother, winner = max(smoothers, key=best.__getitem__), max(best, key=best.__getitem__)
-    told = map(study.runs, ("none", "label-smoothing", smoother))
-    plain, smoothed, ours = ([run.value("test", "bleu") for run in runs] for runs in told)
-    return (
-        f"{number(mean(plain))} BLEU without a regularizer, {number(mean(smoothed))} with label smoothing, "
-        f"{number(mean(ours))} with `{smoother}`, the best smoother on validation ({study.recipe.name}, "
-        f"{seeds(len(ours))}; {p_value(ours, plain)} against none; of all methods validation prefers `{winner}`)"
-    )
+def translations(studies: Sequence[Study]) -> str:
+    """Translation in a sentence and a table: what one would use, and the smoother that is best on validation."""
+    if not studies:
+        return "- **Translation**, where no n-gram model can compete: not measured yet."
+    ours = [_best_on_valid(study, [n for n in study.recipe.method_names if _smooths(study, n)]) for study in studies]
+    bleu = [[_bleu(study, name) for name in (*USUAL, best)] for study, best in zip(studies, ours, strict=True)]
+    ahead = sum(mean(scores[-1]) > mean(scores[USUAL.index("label-smoothing")]) for scores in bleu)
+    preferred = (f"`{_best_on_valid(study, study.recipe.method_names)}` ({study.recipe.name})" for study in studies)
+    lines = [
+        "- **Translation**, where no n-gram model can compete, is in the table below (p: exact rank-sum test, "
+        f"uncorrected). The best smoother is ahead of label smoothing in {ahead} of {len(studies)} studies; of all "
+        f"methods validation prefers {', '.join(preferred)}.\n",
+        f"| Translation, test BLEU | {' | '.join(USUAL)} | best smoother on validation |",
+        "|:--|" + "--:|" * (len(USUAL) + 1),
+    ]
+    for study, best, scores in zip(studies, ours, bleu, strict=True):
+        title = f"{study.languages} ({study.recipe.name}, {seeds(len(scores[-1]))})"
+        cells = " | ".join(number(mean(values)) for values in scores)
+        lines.append(f"| {title} | {cells} (`{best}`, {p_value(scores[-1], scores[0])} against none) |")
+    return "\n".join(lines)
+
+
+def _best_on_valid(study: Study, names: Iterable[str]) -> str:
+    return min(names, key=lambda name: mean(map(study.order, study.runs(name))))
+
+
+def _smooths(study: Study, name: str) -> bool:
+    return bool(study.recipe.method(name).regularizer.smoother)
+
+
+def _bleu(study: Study, name: str) -> list[float]:
+    return [run.value("test", "bleu") for run in study.runs(name)]
 
 
 def missing_cells(study: Study) -> str:

@@ -16,7 +16,6 @@ from study import HERE, Study, seeds
 from lidstone.report.render import to_markdown
 
 BLIMP = HERE / "blimp.json"
-LANGUAGES = {"en": "English", "ibo": "Igbo", "swa": "Swahili"}
 
 
 def tatoeba() -> str:
@@ -28,9 +27,8 @@ def tatoeba() -> str:
 
 def lafand(name: str) -> str:
     """The chapter on one pair of languages of LAFAND-MT."""
-    corpus = Study.of(name).recipe.corpus
-    source, target = (LANGUAGES[language] for language in (corpus.source_language, corpus.target_language))
-    return plain_chapter(f"Translation with little data: {source} to {target} (LAFAND-MT)", Study.of(name), [])
+    study = Study.of(name)
+    return plain_chapter(f"Translation with little data: {study.languages} (LAFAND-MT)", study, [])
 
 
 def plain_chapter(title: str, study: Study, more: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from lidstone.report.runs import Run, load_runs
 from lidstone.sweep.grid import search_cells
 
 HERE = Path(__file__).parent
+LANGUAGES = {"de": "German", "en": "English", "ibo": "Igbo", "swa": "Swahili"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,12 @@ class Study:
     def metric(self) -> str:
         """What validation chooses by, and what is compared on the test set."""
         return self.recipe.evaluation.metric
+
+    @property
+    def languages(self) -> str:
+        """What is translated into what."""
+        corpus = self.recipe.corpus
+        return f"{LANGUAGES[corpus.source_language]} to {LANGUAGES[corpus.target_language]}"
 
     @cached_property
     def settings(self) -> dict[str, list[Run]]:
