@@ -116,7 +116,7 @@ def _validation(study: Study) -> str:
 
 
 def _edges(study: Study) -> str:
-    """For how many methods the chosen strength is the least or the largest that was tried."""
+    """For how many methods the chosen strength is the least or the largest that was tried; of two, one always is."""
     grids = [
         ({run.method.get("gamma_plus") for runs in study.tried(name) for run in runs}, study.runs(name)[0])
         for name in study.recipe.method_names
@@ -124,7 +124,11 @@ def _edges(study: Study) -> str:
     ]
     searched = [(strengths, run) for strengths, run in grids if len(strengths) > 1]
     edge = sum(run.method.get("gamma_plus") in (min(strengths), max(strengths)) for strengths, run in searched)
-    return f"For {edge} of {len(searched)} methods the best strength is at the edge of its grid. " if searched else ""
+    if not searched:
+        return ""
+    if all(len(strengths) == 2 for strengths, _ in searched):
+        return "Two strengths were tried for each method: others may be better. "
+    return f"For {edge} of {len(searched)} methods the best strength is at the edge of its grid. "
 
 
 def weak_test(study: Study, where: str, systems: int = 1) -> str:
