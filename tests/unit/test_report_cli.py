@@ -48,6 +48,14 @@ def test_report_json_html_and_plots(tree: Path, tmp_path: Path) -> None:
     assert (tmp_path / "plots" / "scores.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("option", ["--baseline", "--second"])
+def test_report_refuses_a_baseline_that_has_no_runs(tree: Path, option: str) -> None:
+    answer = call("report", tree, option, "jelinek-mercr", "--no-tests")
+    assert answer.exit_code == 1 and "error: there is no method 'jelinek-mercr'" in answer.stderr
+    assert "jelinek-mercer" in answer.stderr.partition("hint: ")[2] and answer.stdout == ""
+    assert call("report", tree, option, "jelinek-mercer", "--no-tests").exit_code == 0
+
+
 def test_report_refuses_to_mix_and_splits_on_request(tree: Path, tmp_path: Path) -> None:
     trees.write_tree(tmp_path / "mt", seeds=2, task="mt", names=("none", "katz"))
     mixed = call("report", tree, tmp_path / "mt")

@@ -170,6 +170,7 @@ def test_a_worse_method_is_called_worse_however_small_its_p(tmp_path: Path) -> N
     assert seeds["direction"] == best["direction"] == "worse" and best["adjusted_p"] < 0.01
     assert (seeds["unit"], best["unit"]) == ("Perplexity", "nats per sentence")
     assert seeds["effect"]["difference"] < 0 and best["effect"]["difference"] < 0
+    assert "Significantly worse than JM: None." in report.best_seed_table().caption
     page = report.to_html(tmp_path / "r.html").read_text(encoding="utf-8")
     assert "worse than Jelinek–Mercer, p &lt; 0.001" in page or "worse than Jelinek–Mercer, p = 0.00" in page
 

@@ -59,6 +59,9 @@ def report(
     make = Report.split if split else Report.from_runs
     made = make(runs, skip_damaged=skip_damaged, **options)
     reports = made if isinstance(made, list) else [made]
+    for place, (name, usual) in enumerate(((baseline, "none"), (second, "add-lambda"))):
+        if name != usual and not any(one.baselines[place] for one in reports):
+            reports[0].method(name)  # an unknown name is an error that lists the known ones
     _write_files(reports, html, plots)
     print(_tables(reports, Format.json if json else format), end="")
     for one in reports:
