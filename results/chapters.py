@@ -123,11 +123,11 @@ def _edges(study: Study) -> str:
         if study.runs(name)
     ]
     searched = [(strengths, run) for strengths, run in grids if len(strengths) > 1]
-    edge = sum(run.method.get("gamma_plus") in (min(strengths), max(strengths)) for strengths, run in searched)
     if not searched:
         return ""
     if all(len(strengths) == 2 for strengths, _ in searched):
         return "Two strengths were tried for each method: others may be better. "
+    edge = sum(run.method.get("gamma_plus") in (min(strengths), max(strengths)) for strengths, run in searched)
     return f"For {edge} of {len(searched)} methods the best strength is at the edge of its grid. "
 
 

@@ -208,7 +208,7 @@ def translations(studies: Sequence[Study]) -> str:
     """Translation in a sentence and a table: what one would use, and the smoother that is best on validation."""
     if not studies:
         return "- **Translation**, where no n-gram model can compete: not measured yet."
-    ours = [_best_on_valid(study, [n for n in study.recipe.method_names if _smooths(study, n)]) for study in studies]
+    ours = [_best_on_valid(study, study.smoothers) for study in studies]
     bleu = [[_bleu(study, name) for name in (*USUAL, best)] for study, best in zip(studies, ours, strict=True)]
     ahead = sum(mean(scores[-1]) > mean(scores[USUAL.index("label-smoothing")]) for scores in bleu)
     preferred = (f"`{_best_on_valid(study, study.recipe.method_names)}` ({study.recipe.name})" for study in studies)
@@ -228,10 +228,6 @@ def translations(studies: Sequence[Study]) -> str:
 
 def _best_on_valid(study: Study, names: Iterable[str]) -> str:
     return min(names, key=lambda name: mean(map(study.order, study.runs(name))))
-
-
-def _smooths(study: Study, name: str) -> bool:
-    return bool(study.recipe.method(name).regularizer.smoother)
 
 
 def _bleu(study: Study, name: str) -> list[float]:

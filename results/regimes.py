@@ -8,6 +8,7 @@ from statistics import mean
 from typing import Any
 
 from chapters import about, write_page
+from lengths import lengths
 from opening import regime
 from pages import percent, picture
 from sizes import studied
@@ -22,16 +23,16 @@ def tatoeba() -> str:
     """The chapter on Tatoeba, where the network is the better model."""
     study = Study.of("tatoeba")
     title = f"Language modelling: {percent(study.recipe.corpus.fraction)} of Tatoeba's English sentences"
-    return plain_chapter(title, study, [regime(studied("tatoeba")), minimal_pairs(study)])
+    return plain_chapter(title, study, [regime(studied("tatoeba"))], [lengths(study), minimal_pairs(study)])
 
 
 def lafand(name: str) -> str:
     """The chapter on one pair of languages of LAFAND-MT."""
     study = Study.of(name)
-    return plain_chapter(f"Translation with little data: {study.languages} (LAFAND-MT)", study, [])
+    return plain_chapter(f"Translation with little data: {study.languages} (LAFAND-MT)", study)
 
 
-def plain_chapter(title: str, study: Study, more: Sequence[str]) -> str:
+def plain_chapter(title: str, study: Study, before: Sequence[str] = (), after: Sequence[str] = ()) -> str:
     """A study with a table of all its methods; nothing before the unregularized model has been run."""
     report = study.report([name for name in study.recipe.method_names if name != "none"], scopes=("seeds",))
     if report is None or not study.runs("none"):
@@ -41,7 +42,8 @@ def plain_chapter(title: str, study: Study, more: Sequence[str]) -> str:
         study.report(study.recipe.method_names, metric="chrf", scopes=("seeds",)) if study.metric == "bleu" else None
     )
     tables = [to_markdown(found.table()) for found in (report, other) if found is not None]
-    return "\n".join([f"## {title}\n", about(study) + "\n", *more, picture(report, study.folder.name), *tables])
+    pictures = picture(report, study.folder.name)
+    return "\n".join([f"## {title}\n", about(study) + "\n", *before, pictures, *tables, *filter(None, after)])
 
 
 def minimal_pairs(study: Study) -> str:

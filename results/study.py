@@ -91,16 +91,19 @@ class Study:
         every = [*self.runs("none"), *runs.values()]
         return Report.from_runs(every, metric=metric, second="label-smoothing", compare=compare)
 
+    @property
+    def smoothers(self) -> list[str]:
+        """The methods that use a smoother."""
+        return [name for name in self.recipe.method_names if self.recipe.method(name).regularizer.smoother]
+
     def names(self, *variants: str) -> list[str]:
-        """The recipe's smoothers whose name has one of these behind its comma."""
-        names = [name for name in self.recipe.method_names if self.recipe.method(name).regularizer.smoother]
-        return [name for name in names if name.partition(", ")[2] in variants]
+        """The smoothers whose name has one of these behind its comma."""
+        return [name for name in self.smoothers if name.partition(", ")[2] in variants]
 
     @property
     def baselines(self) -> list[str]:
         """What one would use instead of a smoother."""
-        names = [name for name in self.recipe.method_names if not self.recipe.method(name).regularizer.smoother]
-        return [name for name in names if name != "none"]
+        return [name for name in self.recipe.method_names if name not in ("none", *self.smoothers)]
 
 
 def of_common_seeds(*methods: Sequence[Run]) -> list[list[Run]]:
