@@ -9,7 +9,7 @@ from study import Study
 from lidstone.report.render import number, signed
 from lidstone.report.runs import Run
 
-METHODS = ("none", "label-smoothing", "modified-kneser-ney, exact trigrams")
+METHODS = ("none", "label-smoothing", "modified-kneser-ney, exact 4-grams")
 EPOCHS = (12, 20)
 TEXT = (
     "A regularized network may profit from longer training. Perplexity on validation / test, seed 1; strength, dropout "
