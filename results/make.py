@@ -30,10 +30,11 @@ unregularized model was tuned first (learning rate, dropout, early stopping), an
 the grids of strengths, in the recipes, are small and of unequal size, and some were widened once their best lay at an
 edge. A wider search could favour the methods that had fewer tries. In the studies of Tatoeba and Igbo every method is
 given a search of equal size: on Tatoeba four settings of strength and dropout, on Igbo three strengths (without
-regularizer: rates of dropout). Learning rate and length of training are the same for all methods of a study. What has
-not been run is listed above. On Igbo the strength 0.4 was tried for label smoothing and modified Kneser-Ney first; it
-was worse than 0.1 for both, and 0.05 took its place in the grid of every method. For Swahili only the unregularized
-model was tuned (dropout): the regularizers have a dropout of 0.1 and the strengths that validation chose on Igbo.
+regularizer: rates of dropout). Learning rate and length of training are the same for all methods of a study; on Tatoeba
+longer training was tried for three methods. What has not been run is listed above. On Igbo the strength 0.4 was tried
+for label smoothing and modified Kneser-Ney first; it was worse than 0.1 for both, and 0.05 took its place in the grid
+of every method. For Swahili only the unregularized model was tuned (dropout): the regularizers have a dropout of 0.1
+and the strengths that validation chose on Igbo.
 
 In the studies of WikiText-2 the runs with a score of the mixture were trained again, later and on another machine than
 those without one: their numbers moved by less than the seeds differ.
