@@ -172,10 +172,9 @@ def _best_in_mixture(text: Text) -> str:
         for name in study.recipe.method_names
         if name != RESIDUAL
     }
-    tried = {name: runs for name, runs in tried.items() if runs}
-    if "none" not in tried or len(tried) < 3:
+    best = {name: min(runs, key=lambda run: _mixture_on(run, "valid")) for name, runs in tried.items() if runs}
+    if "none" not in best or len({run.path for run in best.values()}) < 3:  # two methods may share a setting
         return ""
-    best = {name: min(runs, key=lambda run: _mixture_on(run, "valid")) for name, runs in tried.items()}
     name = min(best, key=lambda name: _mixture_on(best[name], "valid"))
     if name == "none":
         return f" Of all settings tried, the mixture with the plain network is best on validation ({text.title})."
