@@ -68,6 +68,44 @@ def test_the_best_on_validation_gets_all_seeds(tmp_path: Path) -> None:
     assert [cell.seed for cell, _ in states["none"].outcomes.values()] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("search", ["grid", "tpe"])
+def test_the_best_setting_is_refined_before_it_gets_all_seeds(tmp_path: Path, search: str) -> None:
+    values = "{regularizer.gamma_plus: [0.1, 0.12], regularizer.gamma_minus: [0.02], training.epochs: [9]}"
+    more = (f"sweep.search={search}", "sweep.trials=10", f"sweep.refine={values}")
+    planned = 1 + 10 + (1 + 4) + 2 * 2  # without a regularizer only the epochs are tried
+    left = []
+    for _ in range(40):  # killed after every cell, it goes on where it was
+        looked = sweep(tmp_path, *more)
+        left.append(sum(map(looked.cells_left, looked.read_states())))
+        try:
+            states = looked.run(CutShort(1))
+        except KeyboardInterrupt:
+            continue
+        break
+    katz = states[1]
+    assert katz.found is not None and katz.found.settings == BEST
+    assert katz.best is not None and katz.best.settings == {**BEST, "regularizer.gamma_minus": 0.02}
+    assert len(begun(tmp_path)) == len(set(begun(tmp_path))) == planned - 1  # gamma_plus 0.1 is in the grid
+    assert left[0] == planned and left == sorted(left, reverse=True) and left[-1] == 1
+    assert sum(map(looked.cells_left, looked.read_states())) == 0
+    settings = [cell.settings for cell, _ in katz.outcomes.values() if cell.seed > 1]
+    assert settings == [katz.best.settings] * 2
+
+
+def test_refining_never_replaces_a_better_setting(tmp_path: Path) -> None:
+    states = sweep(tmp_path, "sweep.refine={regularizer.gamma_plus: [0.3]}").run(InProcess(pretend))
+    assert states[1].best is not None and states[1].best.settings == BEST
+    assert len(begun(tmp_path)) == CELLS + 1
+
+
+def test_values_to_refine_that_do_not_go_with_a_setting_are_found_before_anything_runs(tmp_path: Path) -> None:
+    more = ("sweep.axes={model.width: [32, 36]}", "sweep.refine={model.heads: [8]}")
+    with pytest.raises(LidstoneError, match="cell none width=36 heads=8 seed=1"):
+        sweep(tmp_path, *more)
+    with pytest.raises(LidstoneError, match=r"unknown axis training.epoch\."):
+        sweep(tmp_path, "sweep.refine={training.epoch: [8]}")
+
+
 def test_a_training_that_two_methods_ask_for_is_done_once_and_carries_both_names(tmp_path: Path) -> None:
     both = "methods=[{smoother: katz, gamma: 0.1}, {name: another, smoother: katz, gamma: 0.5}]"
     more = (both, "sweep.axes={}", "sweep.by_method={another: {regularizer.gamma: [0.1, 0.5]}}", "sweep.seeds=[1]")

@@ -244,5 +244,7 @@ class Sweep(Section):
     """grid: all combinations; tpe: Optuna's guided search."""
     trials: Positive | None = None
     """For tpe: how many settings to try per method."""
+    refine: dict[str, list[Any]] = Field(default_factory=dict)
+    """Values to try after the search, by dotted key, one at a time, all else as in the best setting."""
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
     """The best setting of each method is trained once per seed."""

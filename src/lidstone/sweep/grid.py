@@ -78,7 +78,7 @@ def check_axes(recipe: Recipe) -> None:
         if name not in recipe.method_names:
             hint = nearest(name, recipe.method_names)
             raise RecipeError(f"sweep.by_method has {name!r}, which is not a method of {recipe.name}", hint=hint)
-    for axes in (recipe.sweep.axes, *recipe.sweep.by_method.values()):
+    for axes in (recipe.sweep.axes, *recipe.sweep.by_method.values(), recipe.sweep.refine):
         for key, values in axes.items():
             _check_axis(key, values)
 
@@ -94,6 +94,19 @@ def search_cells(recipe: Recipe, method: str) -> list[Cell]:
     axes = axes_of(recipe, method)
     first = seeds_of(recipe)[0]
     return [Cell(method, dict(zip(axes, values, strict=True)), first) for values in itertools.product(*axes.values())]
+
+
+def refine_cells(recipe: Recipe, best: Cell) -> list[Cell]:
+    """The best setting of a search with one value replaced, for each value of `sweep.refine` that applies.
+
+    >>> from lidstone.recipe.recipe import load_recipe
+    >>> recipe = load_recipe("demo", ["sweep.refine={training.epochs: [5], model.dropout: [0.1, 0.3]}"])
+    >>> [cell.shown for cell in refine_cells(recipe, Cell("none", {"model.dropout": 0.2}))]
+    ['dropout=0.2 epochs=5', 'dropout=0.1', 'dropout=0.3']
+    """
+    kind = recipe.method(best.method).regularizer.kind
+    changes = [(key, value) for key, values in recipe.sweep.refine.items() if _applies(key, kind) for value in values]
+    return [Cell(best.method, {**best.settings, key: value}, best.seed) for key, value in changes]
 
 
 def sample_cells(recipe: Recipe, method: str) -> list[Cell]:

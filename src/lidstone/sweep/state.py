@@ -40,8 +40,10 @@ class MethodState:
     working: dict[str, Task] = field(default_factory=dict)
     """by the cell's key, as are the outcomes"""
     outcomes: dict[str, tuple[Cell, Outcome]] = field(default_factory=dict)
+    found: Cell | None = None
+    """the best setting of the search, once that has ended; it is refined before the seeds"""
     over: bool = False
-    """the search has ended; what is still to do are seeds of the best setting"""
+    """all settings were tried; what is still to do are seeds of the best one"""
     best: Cell | None = None
 
     def ready(self) -> Task | None:

@@ -1,4 +1,4 @@
-"""A sweep: search the axes of each method on validation, then train the best setting with every seed.
+"""A sweep: search the axes of each method on validation, refine the best setting, and train it with every seed.
 
 All state is in files: finished cells are `run.json`s, cells being computed are locked, a search keeps a journal. So a
 sweep may be killed at any point and started again, and several processes may work on one at the same time.
@@ -15,7 +15,16 @@ from pathlib import Path
 from lidstone.experiment.record import add_name
 from lidstone.recipe.recipe import Recipe
 from lidstone.sweep.engines import Engine
-from lidstone.sweep.grid import Cell, axes_of, check_axes, sample_cells, search_cells, seed_cells, seeds_of
+from lidstone.sweep.grid import (
+    Cell,
+    axes_of,
+    check_axes,
+    refine_cells,
+    sample_cells,
+    search_cells,
+    seed_cells,
+    seeds_of,
+)
 from lidstone.sweep.jobs import Jobs, Outcome
 from lidstone.sweep.search import TRIALS, Search
 from lidstone.sweep.state import BUSY_SECONDS, MethodState, Task, check_folder, mark_folder
@@ -55,7 +64,8 @@ class Sweep:
         check_axes(recipe)
         cells_of = search_cells if recipe.sweep.search == "grid" else sample_cells
         for cells in [cells_of(recipe, method) for method in self.methods]:
-            for cell in [*cells, *seed_cells(recipe, cells[0])]:
+            refined = [other for cell in cells for other in refine_cells(recipe, cell)]
+            for cell in [*cells, *refined, *seed_cells(recipe, cells[0])]:
                 self.jobs.recipe(cell)
 
     def run(self, engine: Engine, *, watch: Watch | None = None, report: Report | None = None) -> list[MethodState]:
@@ -82,8 +92,9 @@ class Sweep:
         states = [self._state(method) for method in self.methods]
         for state in states:
             self._read_outcomes(state, [*state.todo, *state.other_trials()])
-            if not state.todo and len(state.outcomes) >= state.planned:
-                self._read_outcomes(state, self._seeds(state))
+            for stage in (self._refinements, self._seeds):
+                if not state.todo and len(state.outcomes) >= state.planned:
+                    self._read_outcomes(state, stage(state))
         return states
 
     def estimate(self, engine: Engine) -> float | None:
@@ -103,9 +114,13 @@ class Sweep:
 
     def cells_left(self, state: MethodState) -> int:
         """The number of trainings of a method that are left, seeds included."""
+        left = len(state.todo) + len(state.working)
         if state.over:
-            return len(state.todo) + len(state.working)
-        return max(0, state.planned - len(state.outcomes)) + len(seeds_of(self.recipe)) - 1
+            return left
+        if state.found is None:
+            refined = refine_cells(self.recipe, Cell(state.method))
+            left = max(0, state.planned - len(state.outcomes)) + len(refined)
+        return left + len(seeds_of(self.recipe)) - 1
 
     def _state(self, method: str) -> MethodState:
         settings = math.prod(map(len, axes_of(self.recipe, method).values()))
@@ -165,21 +180,32 @@ class Sweep:
         return None
 
     def _plan(self, state: MethodState) -> None:
-        """Add tasks: another trial when all tasks have been started; the seeds of the best when all have ended."""
+        """Add tasks: another trial when all have been started; when all have ended, the next stage."""
         if state.search is not None:
             asked = state.search.ask(state.planned)
             state.todo = [Task(*asked)] if asked else state.other_trials()
         if not state.todo and not state.working:
-            state.todo = self._seeds(state)
+            state.todo = self._refinements(state) or self._seeds(state)
+
+    def _refinements(self, state: MethodState) -> list[Task]:
+        """End the search: the cells around its best setting that are new; none if that has been done."""
+        if state.found is not None:
+            return []
+        state.found = self._best(state)
+        return self._new(state, refine_cells(self.recipe, state.found) if state.found else [])
 
     def _seeds(self, state: MethodState) -> list[Task]:
-        """End the search: choose the best on validation alone."""
+        """End the choice of settings: the other seeds of the best one."""
+        state.over, state.best = True, self._best(state)
+        return self._new(state, seed_cells(self.recipe, state.best) if state.best else [])
+
+    def _best(self, state: MethodState) -> Cell | None:
+        """The best cell on validation alone; None if none is complete."""
         scores = state.scores(self.metric)
-        state.over = True
-        if not scores:
-            return []
-        state.best = self.better(scores, key=lambda scored: scored[0])[1]
-        return [Task(cell) for cell in seed_cells(self.recipe, state.best) if cell.key not in state.outcomes]
+        return self.better(scores, key=lambda scored: scored[0])[1] if scores else None
+
+    def _new(self, state: MethodState, cells: Sequence[Cell]) -> list[Task]:
+        return [Task(cell) for cell in cells if cell.key not in state.outcomes]
 
     def _read_outcomes(self, state: MethodState, tasks: list[Task]) -> None:
         """Sort tasks into those that are done and those that are not."""
