@@ -8,9 +8,9 @@ from statistics import mean
 from typing import Any
 
 from chapters import about, write_page
-from lengths import lengths
 from opening import regime
 from pages import percent, picture
+from refined import refined
 from sizes import studied
 from study import HERE, Study, seeds
 
@@ -23,7 +23,7 @@ def tatoeba() -> str:
     """The chapter on Tatoeba, where the network is the better model."""
     study = Study.of("tatoeba")
     title = f"Language modelling: {percent(study.recipe.corpus.fraction)} of Tatoeba's English sentences"
-    return plain_chapter(title, study, [regime(studied("tatoeba"))], [lengths(study), minimal_pairs(study)])
+    return plain_chapter(title, study, [regime(studied("tatoeba"))], [refined(study), minimal_pairs(study)])
 
 
 def lafand(name: str) -> str:

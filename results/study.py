@@ -21,7 +21,7 @@ from lidstone.report import Report
 from lidstone.report.comparisons import CompareRuns
 from lidstone.report.render import p_text
 from lidstone.report.runs import Run, load_runs
-from lidstone.sweep.grid import search_cells
+from lidstone.sweep.grid import Cell, refine_cells, search_cells
 
 HERE = Path(__file__).parent
 LANGUAGES = {"de": "German", "en": "English", "ibo": "Igbo", "swa": "Swahili"}
@@ -59,18 +59,38 @@ class Study:
         return {name: list(runs.values()) for name, runs in found.items()}
 
     def tried(self, method: str) -> list[list[Run]]:
+        """The seeds of each setting of a method: those of its grid, then those around the best of them."""
+        return [*self.grid(method), *self.refined(method)]
+
+    def grid(self, method: str) -> list[list[Run]]:
         """The seeds of each setting in the grid of a method."""
-        cells = search_cells(self.recipe, method)
-        found = (self.settings.get(setting(cell.recipe(self.recipe).to_dict()), []) for cell in cells)
-        return [sorted((replace(run, name=method) for run in runs), key=lambda run: run.seed) for runs in found]
+        return [self._trained(cell) for cell in search_cells(self.recipe, method)]
+
+    def refined(self, method: str) -> list[list[Run]]:
+        """The seeds of each setting around the best in the grid of a method; nothing before all of that is trained."""
+        grid = self.grid(method)
+        if not self._complete(grid):
+            return []
+        scores = [self.order(runs[0]) for runs in grid]
+        best = search_cells(self.recipe, method)[scores.index(min(scores))]
+        return [self._trained(cell) for cell in refine_cells(self.recipe, best)]
+
+    def _trained(self, cell: Cell) -> list[Run]:
+        runs = self.settings.get(setting(cell.recipe(self.recipe).to_dict()), [])
+        return sorted((replace(run, name=cell.method) for run in runs), key=lambda run: run.seed)
+
+    def _complete(self, settings: Iterable[Sequence[Run]]) -> bool:
+        return all(map(self._has_first_seed, settings))
+
+    def _has_first_seed(self, runs: Sequence[Run]) -> bool:
+        """Whether a setting was trained with the seed that settings are chosen by."""
+        return bool(runs) and runs[0].seed == self.recipe.sweep.seeds[0]
 
     def runs(self, method: str) -> list[Run]:
-        """The seeds of the setting that validation chose; none before all settings of the method were tried."""
-        found = self.tried(method) if method in self.recipe.method_names else []
-        first = self.recipe.sweep.seeds[0]
-        if not found or any(not runs or runs[0].seed != first for runs in found):
+        """The seeds of the setting that validation chose; none before the grid of the method was tried."""
+        if method not in self.recipe.method_names or not self._complete(self.grid(method)):
             return []
-        chosen = min(found, key=lambda runs: self.order(runs[0]))
+        chosen = min(filter(self._has_first_seed, self.tried(method)), key=lambda runs: self.order(runs[0]))
         name, _, _ = method.partition(", ")  # `jelinek-mercer, exact`: tables tell the form themselves
         return [replace(run, name=name) for run in chosen]
 

@@ -47,7 +47,7 @@ def test_the_page_says_what_the_runs_say(tmp_path, monkeypatch):
         monkeypatch.setattr(pages, name, place)
     pages.README.write_text(f"a {make.MARKS[0]} old {make.MARKS[1]} b")
     make.main()
-    for module in ("chapters", "lengths", "make", "opening", "pages", "reading", "regimes", "sizes", "study"):
+    for module in ("chapters", "make", "opening", "pages", "reading", "refined", "regimes", "sizes", "study"):
         sys.modules.pop(module)
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
     begun, ended = make.MARKS
