@@ -99,6 +99,17 @@ def test_another_learning_rate_is_another_setting_not_another_seed() -> None:
     assert "learning_rate=0.001" in row.label.text()
 
 
+def test_a_row_tells_what_was_varied_whatever_the_strength() -> None:
+    def run(gamma: float, rate: float, score: float) -> Run:
+        config = {"training": {"learning_rate": rate}, "regularizer": {"gamma": gamma}}
+        record = trees.record("katz", 1, config=config, method={"gamma_plus": gamma, "gamma_minus": gamma})
+        return replace(Run.from_dict(record), metrics={split: {"perplexity": score} for split in ("valid", "test")})
+
+    made = [run(0.1, 0.1, 140.0), run(0.2, 0.3, 130.0)]  # the strength alone tells them apart
+    label = rows(Report.from_runs(made))["katz"].label.text()
+    assert "learning_rate=0.3" in label and label.count("0.2") == 1
+
+
 def test_what_a_recipe_says_about_other_cells_makes_no_setting() -> None:
     def told(seed: int, name: str) -> dict[str, Any]:
         return {

@@ -185,12 +185,15 @@ def _label(chosen: Setting, settings: Sequence[Setting], varying: tuple[str, ...
 
 
 def _recipe_pairs(chosen: Setting, settings: Sequence[Setting]) -> tuple[tuple[str, str], ...]:
-    """Keys of the recipe outside the method that vary between its settings, such as the learning rate."""
-    same = [s.runs[0] for s in settings if s.runs[0].method == chosen.runs[0].method]
-    recipes = [_flat(_recipe(run)) for run in same]
-    mine = _flat(_recipe(chosen.runs[0]))
-    keys = sorted({key for recipe in recipes for key in {**recipe, **mine} if recipe.get(key) != mine.get(key)})
-    return tuple((key.split(".")[-1], str(mine.get(key))) for key in keys[:4])
+    """What else the settings of a method vary, such as the learning rate.
+
+    Of the regularizer's keys, those that differ between settings which the method's own parameters do not tell apart.
+    """
+    run, mine = chosen.runs[0], _flat(_recipe(chosen.runs[0]))
+    same = [_flat(_recipe(s.runs[0])) for s in settings if s.runs[0].method == run.method]
+    keys = {key for recipe in same for key in {**recipe, **mine} if recipe.get(key) != mine.get(key)}
+    keys |= _differing([_flat(_rest(s.runs[0])) for s in settings])
+    return tuple((key.split(".")[-1], str(mine.get(key))) for key in sorted(keys)[:4])
 
 
 def _flat(recipe: Any, prefix: str = "") -> dict[str, Any]:
