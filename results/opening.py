@@ -168,21 +168,23 @@ def _best_in_mixture(text: Text) -> str:
     """The setting that is best on validation after mixing; nothing where fewer than three methods were mixed."""
     study = text.study
     tried = {
-        name: [runs[0] for runs in study.tried(name) if runs and runs[0].mixture]
+        name: [runs for runs in study.tried(name) if runs and runs[0].mixture]
         for name in study.recipe.method_names
         if name != RESIDUAL
     }
-    best = {name: min(runs, key=lambda run: _mixture_on(run, "valid")) for name, runs in tried.items() if runs}
-    if "none" not in best or len({run.path for run in best.values()}) < 3:  # two methods may share a setting
+    best = {name: min(found, key=lambda runs: _mixture_on(runs[0], "valid")) for name, found in tried.items() if found}
+    if "none" not in best or len({runs[0].path for runs in best.values()}) < 3:  # two methods may share a setting
         return ""
-    name = min(best, key=lambda name: _mixture_on(best[name], "valid"))
+    name = min(best, key=lambda name: _mixture_on(best[name][0], "valid"))
     if name == "none":
         return f" Of all settings tried, the mixture with the plain network is best on validation ({text.title})."
-    strength = best[name].config["regularizer"]["gamma"]
+    config = best[name][0].config
+    mixed, plain = ([_mixture_on(run, "test") for run in runs] for runs in of_common_seeds(best[name], text.none))
     return (
-        f" If settings are chosen for the mixture instead, validation chooses `{name}` with γ = {strength}: "
-        f"{number(_mixture_on(best[name], 'test'))} against {number(_mixture_on(best['none'], 'test'))} with the plain "
-        f"network ({text.title}, 1 seed)."
+        f" If settings are chosen for the mixture instead, validation chooses `{name}` with γ = "
+        f"{config['regularizer']['gamma']} and {config['training']['epochs']} epochs: {number(mean(mixed))} against "
+        f"{number(mean(plain))} with the plain network, {signed(100 * (mean(mixed) / mean(plain) - 1))} % "
+        f"({text.title}, {seeds(len(mixed))}, {p_value(mixed, plain)})."
     )
 
 
@@ -238,11 +240,11 @@ def missing_cells(study: Study) -> str:
     told, planned = [], len(study.recipe.sweep.seeds)
     for name in study.recipe.method_names:
         tried = study.tried(name)
-        waiting, done = sum(not runs for runs in tried), len(study.runs(name))
-        if waiting and len(tried) > 1:
-            told.append(f"`{name}`: {waiting} of {len(tried)} settings")
-        elif done < planned:
-            told.append(f"`{name}`: {planned - done} of {planned} seeds")
+        waiting, left = sum(not runs for runs in tried), planned - len(study.runs(name))
+        parts = [f"{waiting} of {len(tried)} settings"] if waiting and len(tried) > 1 else []
+        parts += [f"{left} of {planned} seeds"] if left else []
+        if parts:
+            told.append(f"`{name}`: {' and '.join(parts)}")
     return "; ".join(told)
 
 
