@@ -32,11 +32,11 @@ edge. A wider search could favour the methods that had fewer tries. In the studi
 given a search of equal size: on Tatoeba six settings, four of strength and dropout (without regularizer: four of
 dropout), and in the best of them a lower learning rate and longer training, which were not combined; on Igbo three
 strengths (without regularizer: rates of dropout). What has not been run is listed above. On Tatoeba a higher learning
-rate, 0.005, was tried for none and the 4-grams and was worse for both. On Igbo the strength 0.4 was tried for label
-smoothing and modified Kneser-Ney first; it was worse than 0.1 for both, and 0.05 took its place in the grid of every
-method. For Swahili only the unregularized model was tuned (dropout): the regularizers have a dropout of 0.1 and the
-strengths that validation chose on Igbo. In the two studies of LAFAND-MT, learning rate and length of training are the
-same for all methods.
+rate, 0.005, was tried for none and the 4-grams and was worse for both on validation, after which the lower one was
+kept. On Igbo the strength 0.4 was tried for label smoothing and modified Kneser-Ney first; it was worse than 0.1 for
+both, and 0.05 took its place in the grid of every method. For Swahili only the unregularized model was tuned (dropout):
+the regularizers have a dropout of 0.1 and the strengths that validation chose on Igbo. In the two studies of LAFAND-MT,
+learning rate and length of training are the same for all methods.
 
 In the studies of WikiText-2 the runs with a score of the mixture were trained again, later and on another machine than
 those without one. The test perplexities of single runs moved by up to 1.2 %, means of three and five seeds by up to

@@ -180,10 +180,11 @@ def _best_in_mixture(text: Text) -> str:
         return f" Of all settings tried, the mixture with the plain network is best on validation ({text.title})."
     config = best[name][0].config
     mixed, plain = ([_mixture_on(run, "test") for run in runs] for runs in of_common_seeds(best[name], text.none))
+    change = signed(100 * (mean(mixed) / mean(plain) - 1))
     return (
         f" If settings are chosen for the mixture instead, validation chooses `{name}` with γ = "
         f"{config['regularizer']['gamma']} and {config['training']['epochs']} epochs: {number(mean(mixed))} against "
-        f"{number(mean(plain))} with the plain network, {signed(100 * (mean(mixed) / mean(plain) - 1))} % "
+        f"{number(mean(plain))} with the plain network in its best setting alone, {change} % "
         f"({text.title}, {seeds(len(mixed))}, {p_value(mixed, plain)})."
     )
 
