@@ -44,6 +44,6 @@ def test_the_estimate_is_updates_and_evaluations_and_the_test(
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
     values = make(write_texts(tmp_path, (60, 10, 8)), max_steps=12, eval_every=4)
     values["evaluation"] = values.get("evaluation", {}) | evaluation
-    monkeypatch.setattr("lidstone.training.fit.fit", lambda *args: Fitted([], 0.0, 6, {}, update_seconds=2.0))
+    monkeypatch.setattr("lidstone.training.fit.fit", lambda *args: Fitted([], 0.0, 0.0, 6, {}, update_seconds=2.0))
     monkeypatch.setattr(estimate, "_timed", lambda work, count, sample: float(count))
     assert estimate_seconds(recipe(values), prepare_corpus(recipe(values))) == 12 * 2 + 3 * valid + test

@@ -241,6 +241,24 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(files, tmp_path, 
     assert train(recipe(lm_values(files)), tmp_path / "runs", resume=True).record["status"] == "complete"
 
 
+@pytest.mark.parametrize("interrupted", ["validation", "test"])
+def test_the_cost_of_a_resumed_run_includes_the_time_before_the_interruption(files, tmp_path, monkeypatch, interrupted):
+    calls = []
+
+    def stop(*scores):
+        calls.append(1)
+        if interrupted == "test" or len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if interrupted == "test":
+            patch.setattr("lidstone.experiment.run.Scorer.test", stop)
+        train(recipe(lm_values(files)), tmp_path / "runs", watch=stop if interrupted == "validation" else None)
+    monkeypatch.setattr("lidstone.training.fit._seconds", lambda history: 1000.0)
+    cost = train(recipe(lm_values(files)), tmp_path / "runs", resume=True).record["cost"]
+    assert 1000 <= cost["train_seconds"] < cost["total_seconds"] < 1500
+
+
 def test_early_stopping_keeps_the_best_weights(files, tmp_path):
     values = lm_values(files, max_steps=60, eval_every=2, patience=2, learning_rate=0.5, schedule="constant")
     run = train(recipe(values), tmp_path / "runs")

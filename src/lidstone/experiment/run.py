@@ -111,7 +111,8 @@ def train_run(
     _save_model(recipe, prepared, folder, setup.model)
     scores = scorer.test(setup.model)
     record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, scores.metrics) | scores.beside
-    record["cost"] |= {"total_seconds": time.perf_counter() - began, "peak_memory_bytes": peak_memory()}
+    total = fitted.seconds_before + time.perf_counter() - began
+    record["cost"] |= {"total_seconds": total, "peak_memory_bytes": peak_memory()}
     write_record(folder, record, scores.sentences)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return Run(folder, record)

@@ -30,6 +30,8 @@ class Fitted:
     curve: list[dict[str, Any]]
     seconds: float
     """wall time of training, interrupted parts included"""
+    seconds_before: float
+    """the part of it that an earlier process spent"""
     steps: int
     best: dict[str, Any]
     """the point of the curve with the best validation score"""
@@ -66,10 +68,10 @@ def fit(
     trainer = _trainer(model, loss, batches, score, settings, arguments, [clock, bar])
     trainer.noise = noise
     found = last_checkpoint(folder) if resume else None
+    before = _seconds(found.state["log_history"]) if found else 0.0
     if found is not None and found.finished:
         _load_weights(model, found.best)
-        return _summary(found.state, metric, _seconds(found.state["log_history"]))
-    before = _seconds(found.state["log_history"]) if found else 0.0
+        return _summary(found.state, metric, before)
     trainer.seconds_before, trainer.began = before, time.perf_counter()
     try:
         trainer.train(resume_from_checkpoint=str(found.path) if found else None)
@@ -77,7 +79,7 @@ def fit(
         bar.close()
     elapsed = time.perf_counter() - trainer.began
     return replace(
-        _summary(vars(trainer.state), metric, before + elapsed),
+        _summary(vars(trainer.state), metric, before, elapsed),
         tokens_per_second=trainer.tokens / sum(clock.seconds) if clock.seconds else None,
         update_seconds=median(clock.seconds) if clock.seconds else None,
     )
@@ -105,13 +107,13 @@ def _trainer(
     return trainer
 
 
-def _summary(state: dict[str, Any], metric: Metric, seconds: float) -> Fitted:
+def _summary(state: dict[str, Any], metric: Metric, before: float, elapsed: float = 0.0) -> Fitted:
     curve = learning_curve(state["log_history"])
     key = f"valid_{metric}"
     scored = [point for point in curve if key in point]
     sign = 1 if metric == "perplexity" else -1
     best = min(scored, key=lambda point: sign * point[key], default={})
-    return Fitted(curve, seconds, int(state["global_step"]), best)
+    return Fitted(curve, before + elapsed, before, int(state["global_step"]), best)
 
 
 def learning_curve(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
