@@ -232,6 +232,8 @@ def test_a_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
     as_json = CliRunner().invoke(app, [*arguments, "--dry-run", "--json", "--output", str(tmp_path / "runs")])
     assert json.loads(as_json.stdout)["to_compute"] == 3
     assert not (tmp_path / "runs").exists()
+    one = CliRunner().invoke(app, ["sweep", SIX_METHODS, *SET, "--set", "sweep.seeds=[1]", "--dry-run"])
+    assert one.stdout.splitlines()[-1] == "1 training to come; time left: unknown until a cell is done"
 
 
 @pytest.mark.parametrize(
@@ -267,6 +269,13 @@ def test_the_live_table(tmp_path: Path) -> None:
     assert "about 0 h 12 min left" in first  # 3 of 15 cells of a minute each are done
     assert "gamma_plus=0.1 gamma_minus=0.05" in last
     assert "nothing left to do" in last
+
+
+def test_cells_that_are_complete_already_are_not_in_the_time_left(tmp_path: Path) -> None:
+    Sweep(recipe(), tmp_path, ["katz"], threads=1).run(InProcess(pretend))
+    left: list[float | None] = []
+    sweep(tmp_path).run(InProcess(pretend), watch=lambda states, seconds: left.append(seconds))
+    assert left == [180.0, 120.0, 60.0, 0.0]  # the three seeds of the first method; all of the second are there
 
 
 def test_output_that_goes_to_a_file_has_the_estimate_and_a_line_per_cell(

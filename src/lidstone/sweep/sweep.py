@@ -74,6 +74,8 @@ class Sweep:
         mark_folder(self.output)
         self._report = report
         states, running = [self._state(method) for method in self.methods], Running()
+        for state in states:
+            self._record_finished(state)
         while True:
             self._start_jobs(engine, states, running)
             if watch is not None:
@@ -131,6 +133,19 @@ class Sweep:
         started = (self.output / "sweep.json").exists()  # before, there is no journal
         search = Search(self.recipe, method, self.output, self.jobs.recipe) if started else None
         return MethodState(method, planned, search=search)
+
+    def _record_finished(self, state: MethodState) -> None:
+        """Record the cells of a grid that are complete already: the time left is that of the others."""
+        tasks, state.todo = state.todo, []
+        for task in tasks:
+            outcome = finished(self.jobs.of(task.cell))
+            if outcome is None:
+                state.todo.append(task)
+            else:
+                self._record_outcome(state, task, outcome)
+        if tasks and not state.todo:
+            self._plan(state)
+            self._record_finished(state)
 
     def _start_jobs(self, engine: Engine, states: list[MethodState], running: Running) -> None:
         """Start tasks while there are tasks and workers for them."""

@@ -92,7 +92,7 @@ def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
         left = planned.seconds_left(before, engine.width)
     number = sum(map(planned.cells_left, before))
     if number:
-        say(f"{number} trainings to come; {clock(left)} if none stops early")
+        say(f"{_to_come(number)}; {clock(left)} if none stops early")
     if sys.stderr.isatty():
         with Live(planned) as live:
             return planned.run(engine, watch=live.update)
@@ -130,7 +130,11 @@ def _show_cells(planned: Sweep, jobs: int, as_json: bool) -> None:
         print(f"{name}  {state:8}  {cell}")
     unknown = left - sum(state == "waiting" for _, state, _ in rows)
     later = f", {unknown} of them seeds of the best settings or trials not chosen yet" if unknown else ""
-    print(f"{left} trainings to come{later}; {clock(seconds)}")
+    print(f"{_to_come(left)}{later}; {clock(seconds)}")
+
+
+def _to_come(number: int) -> str:
+    return "1 training to come" if number == 1 else f"{number} trainings to come"
 
 
 def _rows(planned: Sweep, state: MethodState) -> list[tuple[str, str, str]]:
