@@ -15,7 +15,8 @@ from lidstone.report.runs import Run
 
 NGRAMS = HERE / "ngrams.json"
 RESIDUAL = "residual"
-USUAL = ("none", "label-smoothing", "confidence-penalty")
+LABEL_SMOOTHING = "label-smoothing"
+USUAL = ("none", LABEL_SMOOTHING, "confidence-penalty")
 """what one would use for translation"""
 
 
@@ -131,11 +132,21 @@ def _regularizer(texts: Sequence[Text]) -> str:
     for text in texts:
         name, runs = text.best
         if runs:
-            scores = [[run.value("test", "perplexity") for run in found] for found in (runs, text.none)]
-            change = 100 * (mean(scores[0]) / mean(scores[1]) - 1)
-            told.append(f"{signed(change)} % with `{name}` ({text.title}, {seeds(len(runs))}, {p_value(*scores)})")
+            ours, none, smoothed = map(_on_test, (runs, text.none, text.study.runs(LABEL_SMOOTHING)))
+            found = f"{_change(ours, none)} with `{name}` ({text.title}, {seeds(len(runs))}, {p_value(ours, none)}"
+            if smoothed and name != LABEL_SMOOTHING:
+                found += f"; against label smoothing {_change(ours, smoothed)}, {p_value(ours, smoothed)}"
+            told.append(f"{found})")
     found = "; ".join(told) or "not measured yet"
     return f"- **The regularizer**, where a network must stand alone, against no regularizer: {found}."
+
+
+def _on_test(runs: Sequence[Run]) -> list[float]:
+    return [run.value("test", "perplexity") for run in runs]
+
+
+def _change(values: Sequence[float], reference: Sequence[float]) -> str:
+    return f"{signed(100 * (mean(values) / mean(reference) - 1))} %"
 
 
 def _both(texts: Sequence[Text]) -> str:
@@ -143,11 +154,7 @@ def _both(texts: Sequence[Text]) -> str:
     for text in texts:
         plain, mixed = ([_mixture_on(run, "test") for run in runs] for runs in of_common_seeds(*_with_mixture(text)))
         if mixed:
-            both, change = (mean(mixed), mean(plain)), 100 * (mean(mixed) / mean(plain) - 1)
-            told.append(
-                f"{' against '.join(map(number, both))}, {signed(change)} % "
-                f"({text.title}, {seeds(len(mixed))}, {p_value(mixed, plain)})"
-            )
+            told.append(_compared(text, mixed, plain))
     found = "; ".join(told) or "not measured yet"
     return (
         "- **Both**, the best regularized network in the mixture, with the strength that is best alone, against the "
@@ -178,15 +185,19 @@ def _best_in_mixture(text: Text) -> str:
     name = min(best, key=lambda name: _mixture_on(best[name][0], "valid"))
     if name == "none":
         return f" Of all settings tried, the mixture with the plain network is best on validation ({text.title})."
-    config = best[name][0].config
     mixed, plain = ([_mixture_on(run, "test") for run in runs] for runs in of_common_seeds(best[name], text.none))
-    change = signed(100 * (mean(mixed) / mean(plain) - 1))
+    config = best[name][0].config
     return (
-        f" If settings are chosen for the mixture instead, validation chooses `{name}` with γ = "
-        f"{config['regularizer']['gamma']} and {config['training']['epochs']} epochs: {number(mean(mixed))} against "
-        f"{number(mean(plain))} with the plain network in its best setting alone, {change} % "
-        f"({text.title}, {seeds(len(mixed))}, {p_value(mixed, plain)})."
+        f" If its settings are chosen for the mixture instead, validation chooses `{name}` with γ = "
+        f"{config['regularizer']['gamma']} and {config['training']['epochs']} epochs; the plain network stays as it is "
+        f"best alone: {_compared(text, mixed, plain)}."
     )
+
+
+def _compared(text: Text, values: Sequence[float], reference: Sequence[float]) -> str:
+    means = " against ".join(number(mean(found)) for found in (values, reference))
+    count = seeds(len(values))
+    return f"{means}, {_change(values, reference)} ({text.title}, {count}, {p_value(values, reference)})"
 
 
 def _residual(texts: Sequence[Text]) -> list[str]:
@@ -212,7 +223,7 @@ def translations(studies: Sequence[Study]) -> str:
         return "- **Translation**, where no n-gram model can compete: not measured yet."
     ours = [_best_on_valid(study, study.smoothers) for study in studies]
     bleu = [[_bleu(study, name) for name in (*USUAL, best)] for study, best in zip(studies, ours, strict=True)]
-    ahead = sum(mean(scores[-1]) > mean(scores[USUAL.index("label-smoothing")]) for scores in bleu)
+    ahead = sum(mean(scores[-1]) > mean(scores[USUAL.index(LABEL_SMOOTHING)]) for scores in bleu)
     preferred = (f"`{_best_on_valid(study, study.recipe.method_names)}` ({study.recipe.name})" for study in studies)
     lines = [
         "- **Translation**, where no n-gram model can compete, is in the table below (p: exact rank-sum test, "
