@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from study import HERE, Study, mean_on_test, of_common_seeds, p_value, seeds
+from study import HERE, Study, mean_on_test, of_common_seeds, on_test, p_value, seeds
 
 from lidstone.report.render import number, signed
 from lidstone.report.runs import Run
@@ -132,17 +132,13 @@ def _regularizer(texts: Sequence[Text]) -> str:
     for text in texts:
         name, runs = text.best
         if runs:
-            ours, none, smoothed = map(_on_test, (runs, text.none, text.study.runs(LABEL_SMOOTHING)))
+            ours, none, smoothed = map(on_test, (runs, text.none, text.study.runs(LABEL_SMOOTHING)))
             found = f"{_change(ours, none)} with `{name}` ({text.title}, {seeds(len(runs))}, {p_value(ours, none)}"
             if smoothed and name != LABEL_SMOOTHING:
                 found += f"; against label smoothing {_change(ours, smoothed)}, {p_value(ours, smoothed)}"
             told.append(f"{found})")
     found = "; ".join(told) or "not measured yet"
     return f"- **The regularizer**, where a network must stand alone, against no regularizer: {found}."
-
-
-def _on_test(runs: Sequence[Run]) -> list[float]:
-    return [run.value("test", "perplexity") for run in runs]
 
 
 def _change(values: Sequence[float], reference: Sequence[float]) -> str:
@@ -257,7 +253,7 @@ def _best_on_valid(study: Study, names: Iterable[str]) -> str:
 
 
 def _bleu(study: Study, name: str) -> list[float]:
-    return [run.value("test", "bleu") for run in study.runs(name)]
+    return on_test(study.runs(name), "bleu")
 
 
 def missing_cells(study: Study) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 
-from study import Study, mean_on_test, p_value, seeds
+from study import Study, mean_on_test, on_test, p_value, seeds
 
 from lidstone.report.labels import Label
 from lidstone.report.render import number
@@ -119,7 +119,7 @@ def recommendation(study: Study) -> list[str]:
     mercer = [name for name in published if name.startswith("jelinek-mercer")]
     if len(ranked) < 2 or not mercer:
         return []
-    values = {name: [run.value("test", study.metric) for run in rows[name]] for name in ranked}
+    values = {name: on_test(rows[name], study.metric) for name in ranked}
     first, second = ranked[:2]
     told = [f"they have {number(mean(values[first]))} and {_mean_and_seeds(values[second])}"]
     for rival in dict.fromkeys((mercer[0], published[0])):

@@ -12,7 +12,7 @@ from opening import regime
 from pages import percent, picture
 from refined import refined
 from sizes import studied
-from study import HERE, Study, seeds
+from study import HERE, Study, on_test, seeds
 
 from lidstone.report.render import to_markdown
 
@@ -29,7 +29,7 @@ def tatoeba() -> str:
 
 def _seed_by_seed(study: Study) -> str:
     """Which methods beat the unregularized model with every seed; said where no † is possible."""
-    scores = {name: [run.value("test", "perplexity") for run in study.runs(name)] for name in study.recipe.method_names}
+    scores = {name: on_test(study.runs(name)) for name in study.recipe.method_names}
     none = scores.pop("none")
     tested = {name: values for name, values in scores.items() if len(values) > 1}
     note = weak_test(study, "here", systems=len(tested))

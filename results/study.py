@@ -146,9 +146,14 @@ def p_value(first: Sequence[float], second: Sequence[float]) -> str:
     return p_text(p) + (", the least possible" if least > LEVEL and math.isclose(p, least) else "")
 
 
+def on_test(runs: Iterable[Run], metric: str = "perplexity") -> list[float]:
+    """The scores on the test set."""
+    return [run.value("test", metric) for run in runs]
+
+
 def mean_on_test(runs: Iterable[Run], metric: str) -> float:
     """The mean of a metric on the test set."""
-    return mean(run.value("test", metric) for run in runs)
+    return mean(on_test(runs, metric))
 
 
 def setting(config: dict[str, Any]) -> str:

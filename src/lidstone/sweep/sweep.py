@@ -136,14 +136,10 @@ class Sweep:
 
     def _record_finished(self, state: MethodState) -> None:
         """Record the cells of a grid that are complete already: the time left is that of the others."""
-        tasks, state.todo = state.todo, []
-        for task in tasks:
-            outcome = finished(self.jobs.of(task.cell))
-            if outcome is None:
-                state.todo.append(task)
-            else:
-                self._record_outcome(state, task, outcome)
-        if tasks and not state.todo:
+        done = self._take_finished(state, state.todo)
+        for task, outcome in done:
+            self._record_outcome(state, task, outcome)
+        if done and not state.todo:
             self._plan(state)
             self._record_finished(state)
 
@@ -224,10 +220,11 @@ class Sweep:
 
     def _read_outcomes(self, state: MethodState, tasks: list[Task]) -> None:
         """Sort tasks into those that are done and those that are not."""
-        state.todo = []
-        for task in tasks:
-            outcome = finished(self.jobs.of(task.cell, task.trial))
-            if outcome is None:
-                state.todo.append(task)
-            else:
-                state.outcomes[task.cell.key] = (task.cell, outcome)
+        for task, outcome in self._take_finished(state, tasks):
+            state.outcomes[task.cell.key] = (task.cell, outcome)
+
+    def _take_finished(self, state: MethodState, tasks: list[Task]) -> list[tuple[Task, Outcome]]:
+        """The tasks that are done, with their outcomes; the others are what is to do."""
+        looked = [(task, finished(self.jobs.of(task.cell, task.trial))) for task in tasks]
+        state.todo = [task for task, outcome in looked if outcome is None]
+        return [(task, outcome) for task, outcome in looked if outcome is not None]
