@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 import lidstone as ld
+from lidstone.loss.targets import Targets
 from lidstone.ngram.counts import count_ids
-from lidstone.regularizer.targets import Targets
 from lidstone.text.corpora import read_lines
 
 FOLDER = Path(os.environ.get("LIDSTONE_DATA", str(Path(__file__).parents[2] / "shared" / "data")))

@@ -48,8 +48,8 @@ def compile_all(
     targets: tuple[str, ...] = tuple(TARGETS), cases: tuple[tuple[str, int, bool], ...] = CASES, size: int = 50_000
 ) -> Iterator[Compiled]:
     """Every program in every case, as it is launched for rows of `size` logits."""
-    from lidstone.regularizer.kernels import gpu, gpu_programs
-    from lidstone.regularizer.plan import Facts
+    from lidstone.loss.kernels import gpu, gpu_programs
+    from lidstone.loss.plan import Facts
 
     for target in targets:
         for dtype, order, ngram in cases:

@@ -24,7 +24,7 @@ from typing import Any
 from _timing import interleaved, write_results
 
 import lidstone as ld
-from lidstone.ngram.filtering.filter import filter_documents
+from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.kenlm.load import load_scorer
 from lidstone.text.corpora import data_root, read_lines
 

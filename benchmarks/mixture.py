@@ -13,14 +13,14 @@ import argparse
 import torch
 from _timing import wall_and_cpu, write_results
 
-from lidstone.corpus.prepare import prepare_corpus
-from lidstone.evaluation.mixture import Mixture
-from lidstone.evaluation.perplexity import score_sentences
-from lidstone.experiment.ngram_scoring import fit_ngram
-from lidstone.experiment.run import quiet_transformers
-from lidstone.experiment.setup import make_model
-from lidstone.recipe.recipe import load_recipe
-from lidstone.training.baselines.residual import NgramResidual
+from lidstone.hf.mixture import Mixture
+from lidstone.hf.perplexity import score_sentences
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.methods.residual import NgramResidual
+from lidstone.lab.recipe.recipe import load_recipe
+from lidstone.lab.run.ngram_scoring import fit_ngram
+from lidstone.lab.run.run import quiet_transformers
+from lidstone.lab.run.setup import make_model
 
 
 def main(quick: bool) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from lidstone.evaluation.significance import paired_permutations
-from lidstone.report import Report
-from lidstone.report.comparisons import compare_runs
+from lidstone.lab.evaluation.significance import paired_permutations
+from lidstone.lab.report import Report
+from lidstone.lab.report.comparisons import compare_runs
 
 TREES = runpy.run_path(str(Path(__file__).parents[1] / "tests" / "run_trees.py"))
 

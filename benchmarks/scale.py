@@ -40,9 +40,9 @@ method, text, order, memory, folder = sys.argv[1:]
 order, memory, folder = int(order), int(memory), Path(folder)
 import numpy as np
 import lidstone as ld
-from lidstone.ngram.scale.external import count_to_file
-from lidstone.ngram.scale.fitting.engine import RayTasks, Threads
-from lidstone.ngram.scale.fitting.to_file import fit_to_file
+from lidstone.ngram.disk.external import count_to_file
+from lidstone.ngram.disk.fitting.engine import RayTasks, Threads
+from lidstone.ngram.disk.fitting.to_file import fit_to_file
 from lidstone.ngram.storage.files import load_counts
 small = "\\n".join(" ".join(map(str, line)) for line in np.random.default_rng(0).integers(0, 9, (300, 9)))
 (folder / "warm.txt").write_text(small)
@@ -52,8 +52,8 @@ count_to_file([folder / "warm.txt"], order, folder / "warm", memory=1 << 40)
 fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=1 << 40)
 if method.startswith("ray"):
     from lidstone.ray_cluster import connect
-    from lidstone.ngram.scale.cluster.counting import count_on_ray
-    from lidstone.ngram.scale.cluster.parted import gathered
+    from lidstone.ngram.cluster.counting import count_on_ray
+    from lidstone.ngram.cluster.parted import gathered
     from lidstone.text.reading.inputs import Input
     connect(cpus=int(method[-1]))
     count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2, split_bytes=1024)
@@ -237,7 +237,7 @@ def main() -> None:
     if arguments.page:
         write_page()
         return
-    from lidstone.ngram.scale.memory import parse_size
+    from lidstone.ngram.disk.memory import parse_size
 
     arguments.folder.mkdir(exist_ok=True, parents=True)
     methods = [method for method in arguments.methods if method != "lmplz" or shutil.which("lmplz")]

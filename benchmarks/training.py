@@ -23,16 +23,16 @@ from typing import Any
 import torch
 from _timing import wall_and_cpu, write_results
 
-from lidstone.corpus.prepare import prepare_corpus
-from lidstone.evaluation.beam import Beam, translate_ids
-from lidstone.experiment.loss import make_loss
-from lidstone.experiment.run import quiet_transformers
-from lidstone.experiment.setup import make_batches, make_model
-from lidstone.recipe.recipe import Recipe, load_recipe
-from lidstone.recipe.sections import Regularizer
-from lidstone.training.fit import fit
-from lidstone.training.models import build_model
-from lidstone.training.trainer import PipelineTrainer
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.evaluation.beam import Beam, translate_ids
+from lidstone.lab.recipe.recipe import Recipe, load_recipe
+from lidstone.lab.recipe.sections import Regularizer
+from lidstone.lab.run.loss import make_loss
+from lidstone.lab.run.run import quiet_transformers
+from lidstone.lab.run.setup import make_batches, make_model
+from lidstone.lab.training.fit import fit
+from lidstone.lab.training.models import build_model
+from lidstone.lab.training.trainer import PipelineTrainer
 
 METHOD = "kneser-essen-ney"
 SIZE = ["corpus.fraction=0.05", "training.threads=1"]

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 import lidstone as ld
-from lidstone.regularizer.schedule import Schedule
+from lidstone.loss.schedule import Schedule
 from lidstone.text.corpora import embedded_corpus, split_sentences
 
 

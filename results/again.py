@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from lidstone.experiment.run import train
-from lidstone.recipe.recipe import load_recipe
+from lidstone.lab.recipe.recipe import load_recipe
+from lidstone.lab.run.run import train
 
 
 def main(folder: Path) -> int:

@@ -11,9 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from lidstone.experiment.mix import evaluate_pairs, make_mixture, own_ngram
-from lidstone.experiment.saved import load_saved
 from lidstone.files import write_text
+from lidstone.lab.run.mix import evaluate_pairs, make_mixture, own_ngram
+from lidstone.lab.run.saved import load_saved
 
 FILE = Path(__file__).parent / "blimp.json"
 

@@ -13,11 +13,11 @@ from reading import both_metrics, contrasts, findings, recommendation
 from sizes import CHOSEN, sizes, studied
 from study import HERE, Study
 
-from lidstone.evaluation.attainable import warnings_for
-from lidstone.report import Report
-from lidstone.report.comparisons import CompareRuns
-from lidstone.report.render import to_markdown
-from lidstone.report.runs import Run
+from lidstone.lab.evaluation.attainable import warnings_for
+from lidstone.lab.report import Report
+from lidstone.lab.report.comparisons import CompareRuns
+from lidstone.lab.report.render import to_markdown
+from lidstone.lab.report.runs import Run
 
 COST = (
     "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); two measurements differed by "

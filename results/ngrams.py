@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lidstone.corpus.prepare import prepare_corpus
-from lidstone.evaluation.mixture import ngram_nll
-from lidstone.experiment.ngram_scoring import choose_ngram
 from lidstone.files import write_text
-from lidstone.recipe.recipe import Recipe, load_recipe
+from lidstone.hf.mixture import ngram_nll
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.recipe.recipe import Recipe, load_recipe
+from lidstone.lab.run.ngram_scoring import choose_ngram
 
 HERE = Path(__file__).parent
 FILE = HERE / "ngrams.json"

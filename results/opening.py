@@ -10,8 +10,8 @@ from statistics import mean
 
 from study import HERE, Study, mean_on_test, of_common_seeds, on_test, p_value, seeds
 
-from lidstone.report.render import number, signed
-from lidstone.report.runs import Run
+from lidstone.lab.report.render import number, signed
+from lidstone.lab.report.runs import Run
 
 NGRAMS = HERE / "ngrams.json"
 RESIDUAL = "residual"

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from study import HERE
 
 from lidstone.files import write_text
-from lidstone.report import Report
+from lidstone.lab.report import Report
 
 DOCS = HERE.parent / "docs"
 README = HERE.parent / "README.md"

@@ -10,9 +10,9 @@ from statistics import mean
 
 from study import Study, mean_on_test, on_test, p_value, seeds
 
-from lidstone.report.labels import Label
-from lidstone.report.render import number
-from lidstone.report.table import Row
+from lidstone.lab.report.labels import Label
+from lidstone.lab.report.render import number
+from lidstone.lab.report.table import Row
 
 
 def findings(study: Study, methods: Iterable[str], where: str) -> list[str]:

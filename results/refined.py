@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from study import Study
 
-from lidstone.report.render import number
-from lidstone.report.runs import Run
+from lidstone.lab.report.render import number
+from lidstone.lab.report.runs import Run
 
 TEXT = (
     "In the best setting of strength and dropout of each method, learning rate and length of training were changed one "

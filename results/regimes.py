@@ -14,7 +14,7 @@ from refined import refined
 from sizes import studied
 from study import HERE, Study, on_test, seeds
 
-from lidstone.report.render import to_markdown
+from lidstone.lab.report.render import to_markdown
 
 BLIMP = HERE / "blimp.json"
 

@@ -11,12 +11,12 @@ import json
 import sys
 from pathlib import Path
 
-from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import InputError, LidstoneError
-from lidstone.experiment.record import SENTENCES, read_record, write_record
-from lidstone.experiment.saved import load_saved
-from lidstone.experiment.scoring import Scorer
-from lidstone.recipe.recipe import load_recipe
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.recipe.recipe import load_recipe
+from lidstone.lab.run.record import SENTENCES, read_record, write_record
+from lidstone.lab.run.saved import load_saved
+from lidstone.lab.run.scoring import Scorer
 
 TOLERANCE = 1e-4  # nats per sentence, beyond the four digits that are kept
 

@@ -9,8 +9,8 @@ from opening import NGRAMS, Text
 from pages import percent
 from study import Study, mean_on_test, of_common_seeds
 
-from lidstone.report.render import number, signed
-from lidstone.report.runs import Run
+from lidstone.lab.report.render import number, signed
+from lidstone.lab.report.runs import Run
 
 CHOSEN = "modified-kneser-ney, exact"  # the smoother that is tried at every size
 PER_WORD = "word_perplexity"

@@ -14,14 +14,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from lidstone.evaluation.attainable import LEVEL, smallest_p
-from lidstone.evaluation.significance import rank_sum
-from lidstone.recipe.recipe import Recipe, load_recipe
-from lidstone.report import Report
-from lidstone.report.comparisons import CompareRuns
-from lidstone.report.render import p_text
-from lidstone.report.runs import Run, load_runs
-from lidstone.sweep.grid import Cell, refine_cells, search_cells
+from lidstone.lab.evaluation.attainable import LEVEL, smallest_p
+from lidstone.lab.evaluation.significance import rank_sum
+from lidstone.lab.recipe.recipe import Recipe, load_recipe
+from lidstone.lab.report import Report
+from lidstone.lab.report.comparisons import CompareRuns
+from lidstone.lab.report.render import p_text
+from lidstone.lab.report.runs import Run, load_runs
+from lidstone.lab.sweep.grid import Cell, refine_cells, search_cells
 
 HERE = Path(__file__).parent
 LANGUAGES = {"de": "German", "en": "English", "ibo": "Igbo", "swa": "Swahili"}

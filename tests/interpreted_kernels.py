@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lidstone.loss.kernels import chunks
+from lidstone.loss.kernels.choice import using
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.reference import dense_loss, dense_target, histories_of
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.base import FallbackUsed
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
-from lidstone.regularizer.kernels import chunks
-from lidstone.regularizer.kernels.choice import using
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
-from lidstone.regularizer.reference import dense_loss, dense_target, histories_of
 from lidstone.text.vocabulary import Vocabulary
 
 FORMS = list(itertools.product(("exact", "published"), ("token", "ngram")))

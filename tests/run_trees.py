@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from lidstone.evaluation.translation import bleu_statistics
+from lidstone.lab.evaluation.translation import bleu_statistics
 
 METHODS: dict[str, dict[str, Any]] = {
     "none": {"smoother": None, "parameters": {}, "gamma_plus": None, "gamma_minus": None},

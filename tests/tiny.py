@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from lidstone.recipe.recipe import Recipe, make_recipe
+from lidstone.lab.recipe.recipe import Recipe, make_recipe
 
 NOUNS = ("haus hund baum fluss kind", "house dog tree river child")
 SIX_METHODS = str(Path(__file__).with_name("six_methods.yaml"))

@@ -18,12 +18,22 @@ from lidstone.kernel_cache import ensure_kernel_cache as _ensure_kernel_cache
 
 if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type checkers
     from lidstone.errors import LidstoneError, SmoothingUndefined, VocabularyMismatch
-    from lidstone.evaluation.mixture import Mixture
+    from lidstone.hf.hook import trainer_loss
+    from lidstone.hf.mixin import SmoothedLossMixin
+    from lidstone.hf.mixture import Mixture
+    from lidstone.lab.report import Report
+    from lidstone.lab.report.comparisons import compare_runs
+    from lidstone.loss.columns.vocabulary_parallel import VocabularyParallelCrossEntropy
+    from lidstone.loss.explain import explain
+    from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+    from lidstone.loss.loss import SmoothedCrossEntropy
+    from lidstone.loss.schedule import Schedule
+    from lidstone.loss.split import SignedSplit, signed_split, split
     from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
     from lidstone.ngram.combine.mixing import mix
     from lidstone.ngram.combine.pruning import prune
     from lidstone.ngram.counts import Counts, count, count_text
-    from lidstone.ngram.filtering.filter import filter_documents
+    from lidstone.ngram.filter.filter import filter_documents
     from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
     from lidstone.ngram.smoothers.add_lambda import AddLambda
     from lidstone.ngram.smoothers.good_turing import GoodTuring
@@ -36,18 +46,8 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.ngram.smoothers.witten_bell import WittenBell
     from lidstone.ngram.storage.files import load
     from lidstone.ngram.table import BackoffTable
-    from lidstone.regularizer.columns.vocabulary_parallel import VocabularyParallelCrossEntropy
-    from lidstone.regularizer.explain import explain
-    from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-    from lidstone.regularizer.loss import SmoothedCrossEntropy
-    from lidstone.regularizer.schedule import Schedule
-    from lidstone.regularizer.split import SignedSplit, signed_split, split
-    from lidstone.report import Report
-    from lidstone.report.comparisons import compare_runs
     from lidstone.text.vocabulary import Vocabulary
     from lidstone.text.words import read_words
-    from lidstone.training.hooks.hook import trainer_loss
-    from lidstone.training.hooks.mixin import SmoothedLossMixin
 
 __version__ = "0.1.0"
 
@@ -62,34 +62,34 @@ _MODULES = {
     "KneserEssenNey": "ngram.smoothers.kneser_essen_ney",
     "LabelSmoothing": "ngram.smoothers.label_smoothing",
     "LidstoneError": "errors",
-    "LinearSmoothedCrossEntropy": "regularizer.linear_loss",
-    "Mixture": "evaluation.mixture",
+    "LinearSmoothedCrossEntropy": "loss.linear_loss",
+    "Mixture": "hf.mixture",
     "ModifiedKneserNey": "ngram.smoothers.modified_kneser_ney",
-    "Report": "report",
-    "Schedule": "regularizer.schedule",
-    "SignedSplit": "regularizer.split",
-    "SmoothedCrossEntropy": "regularizer.loss",
-    "SmoothedLossMixin": "training.hooks.mixin",
+    "Report": "lab.report",
+    "Schedule": "loss.schedule",
+    "SignedSplit": "loss.split",
+    "SmoothedCrossEntropy": "loss.loss",
+    "SmoothedLossMixin": "hf.mixin",
     "SmoothingUndefined": "errors",
     "Vocabulary": "text.vocabulary",
     "VocabularyMismatch": "errors",
-    "VocabularyParallelCrossEntropy": "regularizer.columns.vocabulary_parallel",
+    "VocabularyParallelCrossEntropy": "loss.columns.vocabulary_parallel",
     "WittenBell": "ngram.smoothers.witten_bell",
-    "compare_runs": "report.comparisons",
+    "compare_runs": "lab.report.comparisons",
     "count": "ngram.counts",
     "count_text": "ngram.counts",
-    "explain": "regularizer.explain",
-    "filter_documents": "ngram.filtering.filter",
+    "explain": "loss.explain",
+    "filter_documents": "ngram.filter.filter",
     "get_smoother": "ngram.smoothers.registry",
     "load": "ngram.storage.files",
     "mix": "ngram.combine.mixing",
     "prune": "ngram.combine.pruning",
     "read_arpa": "ngram.arpa.read_write",
     "read_words": "text.words",
-    "signed_split": "regularizer.split",
+    "signed_split": "loss.split",
     "smoother_names": "ngram.smoothers.registry",
-    "split": "regularizer.split",
-    "trainer_loss": "training.hooks.hook",
+    "split": "loss.split",
+    "trainer_loss": "hf.hook",
     "write_arpa": "ngram.arpa.read_write",
 }
 

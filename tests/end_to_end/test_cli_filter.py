@@ -124,7 +124,7 @@ def test_moore_lewis_from_the_command_line(folder):
 DYING = """
 import os, signal, sys
 from lidstone.cli.main import app
-from lidstone.ngram.filtering import checkpoint, run
+from lidstone.ngram.filter import checkpoint, run
 
 def dying(*arguments, **options):
     for number, chunk in enumerate(chunks(*arguments, **options)):

@@ -179,7 +179,7 @@ def test_explain_an_unseen_history_and_a_sentence_start(tiny):
 
 
 def test_explain_agrees_with_the_split_that_the_loss_uses(corpus, tmp_path):
-    from lidstone.regularizer.split import signed_split
+    from lidstone.loss.split import signed_split
 
     run("fit", corpus / "counts", "-o", tmp_path / "t")
     facts = answer("explain", tmp_path / "t", "--counts", corpus / "counts", "--history", "of the")

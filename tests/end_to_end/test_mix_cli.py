@@ -10,10 +10,10 @@ from tests.tiny import lm_values, recipe, write_texts
 
 import lidstone as ld
 from lidstone.cli.main import app
-from lidstone.corpus.prepare import prepare_corpus
-from lidstone.experiment.mix import encoded
-from lidstone.experiment.run import train
-from lidstone.experiment.saved import load_saved
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.run.mix import encoded
+from lidstone.lab.run.run import train
+from lidstone.lab.run.saved import load_saved
 
 
 @pytest.fixture(scope="module")

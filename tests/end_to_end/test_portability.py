@@ -64,7 +64,7 @@ for arguments in ("count text --order 2 --output c", "fit c --smoother witten-be
 def test_peak_memory_is_unknown_where_the_system_does_not_say() -> None:
     code = """
 from pathlib import Path
-from lidstone.experiment.record import peak_memory
+from lidstone.lab.run.record import peak_memory
 Path.exists = lambda path: False
 print(peak_memory())
 """
@@ -87,7 +87,7 @@ app(["train", sys.argv[1], "--output", sys.argv[2], "--json"])
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_torchrun_asks_for_the_death_signal_on_linux_only(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
-    from lidstone.sweep import torchrun
+    from lidstone.lab.sweep import torchrun
 
     monkeypatch.setattr(sys, "platform", platform)
     assert torchrun._end_with_worker() == {}
@@ -125,7 +125,9 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     run("count", "text", "--order", "2", "--output", "counts")
     run("fit", "counts", "--smoother", "witten-bell", "--output", "table")
     assert '"perplexity": ' in run("score", "table", "text", "--json")
-    code = "import lidstone; from lidstone.recipe.recipe import recipe_names; print(lidstone.__file__, recipe_names())"
+    code = (
+        "import lidstone; from lidstone.lab.recipe.recipe import recipe_names; print(lidstone.__file__, recipe_names())"
+    )
     shown = subprocess.check_output([bin_folder / "python", "-c", code], text=True, env=environment)
     assert str(own) in shown  # the wheel's own files, not this checkout
     assert "demo" in shown

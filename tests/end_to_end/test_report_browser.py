@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lidstone.report import Report
+from lidstone.lab.report import Report
 
 TESTS = Path(__file__).parents[1]
 trees = SimpleNamespace(**runpy.run_path(str(TESTS / "run_trees.py")))

@@ -84,7 +84,7 @@ def test_a_training_killed_after_its_last_step_is_not_trained_further(tmp_path):
     recipe = write(tmp_path, values)
     whole = train(tmp_path, recipe, "whole")
     code = (
-        "import os, signal; from lidstone.experiment import run; "
+        "import os, signal; from lidstone.lab.run import run; "
         "run.SavedModel.save = lambda *a: os.kill(os.getpid(), signal.SIGKILL); " + RUN
     )
     arguments = [sys.executable, "-c", code, *command("train", recipe, "--output", tmp_path / "killed")[3:]]

@@ -20,8 +20,8 @@ PROCESSES = 8
 PREPARE = """
 import json, sys
 from pathlib import Path
-from lidstone.corpus.prepare import prepare_corpus
-from lidstone.recipe.recipe import make_recipe
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.recipe.recipe import make_recipe
 found = prepare_corpus(make_recipe(json.loads(sys.argv[1])))
 print(found.key, found.train.sha256, int(found.train.target.stream.sum()))
 """

@@ -25,10 +25,10 @@ from typer.testing import CliRunner
 
 from lidstone.cli.main import app
 from lidstone.errors import LidstoneError, RunError
-from lidstone.sweep.engines import InProcess
-from lidstone.sweep.jobs import Job, Outcome
-from lidstone.sweep.sweep import Sweep
-from lidstone.sweep.work import compute_once
+from lidstone.lab.sweep.engines import InProcess
+from lidstone.lab.sweep.jobs import Job, Outcome
+from lidstone.lab.sweep.sweep import Sweep
+from lidstone.lab.sweep.work import compute_once
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -114,8 +114,8 @@ def import_everything(name: str) -> None:
     if name in ("train", "sweep"):
         import transformers.trainer  # noqa: F401
 
-        import lidstone.experiment.run
-        import lidstone.sweep.sweep
+        import lidstone.lab.run.run
+        import lidstone.lab.sweep.sweep
 
 
 @contextlib.contextmanager

@@ -112,20 +112,20 @@ def use_arpa(path: Path) -> None:
 
 
 def use_recipe(path: Path) -> None:
-    from lidstone.recipe.recipe import load_recipe
+    from lidstone.lab.recipe.recipe import load_recipe
 
     json.dumps(load_recipe(path).to_dict(), allow_nan=False)
 
 
 def use_override(path: Path) -> None:
-    from lidstone.recipe.recipe import load_recipe
+    from lidstone.lab.recipe.recipe import load_recipe
 
     text = path.read_bytes().decode("utf-8", "replace")
     json.dumps(load_recipe("demo", [text]).to_dict(), allow_nan=False)
 
 
 def recipes() -> list[bytes]:
-    from lidstone.recipe.recipe import RECIPES
+    from lidstone.lab.recipe.recipe import RECIPES
 
     return [path.read_bytes() for path in sorted(RECIPES.glob("*.yaml"))]
 
@@ -141,9 +141,9 @@ def records() -> list[bytes]:
 
 
 def use_record(path: Path) -> None:
-    from lidstone.experiment.record import read_record
-    from lidstone.report import Report
-    from lidstone.report.page.html import page
+    from lidstone.lab.report import Report
+    from lidstone.lab.report.page.html import page
+    from lidstone.lab.run.record import read_record
 
     with contextlib.suppress(ld.LidstoneError):
         read_record(path.parent)
@@ -157,7 +157,7 @@ def sentences() -> list[bytes]:
 
 
 def use_sentences(path: Path) -> None:
-    from lidstone.report.runs import Run
+    from lidstone.lab.report.runs import Run
 
     replace(Run.from_dict(run_tree().record("katz", 1)), sentences_file=path).sentences()
 
@@ -202,7 +202,7 @@ def archives() -> list[bytes]:
 
 
 def use_archive(path: Path) -> None:
-    from lidstone.corpus.archives import extract
+    from lidstone.lab.corpus.archives import extract
 
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         extract(path, Path(folder), {"a.txt": "a.txt"})

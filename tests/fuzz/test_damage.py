@@ -19,17 +19,17 @@ from tests.fuzz.works import training
 from tests.tiny import lm_values, recipe, write_texts
 
 import lidstone as ld
-from lidstone.corpus import prepared as storage
-from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import LidstoneError
-from lidstone.experiment.explorer import write_explorer
-from lidstone.experiment.record import read_record
-from lidstone.experiment.run import train
-from lidstone.experiment.saved import load_saved
+from lidstone.lab.corpus import prepared as storage
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.report.runs import load_runs, read_run
+from lidstone.lab.run.explorer import write_explorer
+from lidstone.lab.run.record import read_record
+from lidstone.lab.run.run import train
+from lidstone.lab.run.saved import load_saved
+from lidstone.lab.sweep.journal import open_study
+from lidstone.lab.training.checkpoints import last_checkpoint, write_checksums
 from lidstone.ngram.storage.files import save
-from lidstone.report.runs import load_runs, read_run
-from lidstone.sweep.journal import open_study
-from lidstone.training.checkpoints import last_checkpoint, write_checksums
 
 Read = Callable[[], Any]
 
@@ -101,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         values = recipe(lm_values(write_texts(home), max_steps=4, eval_every=2))
         train(values, home / "runs")
         write_explorer(values, home / "runs", prepare_corpus(values))
-        patch.setattr("lidstone.experiment.run._save_model", _stop)
+        patch.setattr("lidstone.lab.run.run._save_model", _stop)
         with pytest.raises(KeyboardInterrupt):
             train(values.model_copy(update={"training": values.training.model_copy(update={"seed": 2})}), home / "cut")
         yield home

@@ -10,12 +10,12 @@ pytest.importorskip("pydantic")
 pytest.importorskip("sacremoses")
 pytest.importorskip("tokenizers")
 
-from lidstone.corpus.catalogue import read_corpus, segment_lines
-from lidstone.corpus.pipeline import TextPipeline
-from lidstone.corpus.prepare import prepare_corpus
-from lidstone.corpus.sources import DATASETS, IWSLT14_XML
-from lidstone.recipe.recipe import load_recipe
-from lidstone.recipe.sections import Corpus
+from lidstone.lab.corpus.catalogue import read_corpus, segment_lines
+from lidstone.lab.corpus.pipeline import TextPipeline
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.corpus.sources import DATASETS, IWSLT14_XML
+from lidstone.lab.recipe.recipe import load_recipe
+from lidstone.lab.recipe.sections import Corpus
 from lidstone.text.corpora import open_bytes, read_lines
 from lidstone.text.tokenizer import BPE
 

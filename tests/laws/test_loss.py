@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fit, fitted, make_text
 
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.reference import dense_loss, dense_target, histories_of
 from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.counts import count
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
-from lidstone.regularizer.reference import dense_loss, dense_target, histories_of
 from lidstone.text.vocabulary import Vocabulary
 
 COMBINATIONS = list(itertools.product(("exact", "published"), ("token", "ngram")))

@@ -22,8 +22,8 @@ from tests.smoothing_cases import (
 )
 
 from lidstone.errors import InputError
+from lidstone.loss.split import signed_split, slot_shifts, whole_history
 from lidstone.ngram.counts import count
-from lidstone.regularizer.split import signed_split, slot_shifts, whole_history
 
 TEXTS = st.lists(st.lists(st.integers(2, 6), min_size=1, max_size=5), min_size=1, max_size=6)
 

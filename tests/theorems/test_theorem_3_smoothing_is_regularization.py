@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, corpus_positions, counted, empirical, fitted
 
+from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.reference import dense_target
+from lidstone.loss.split import signed_split, whole_ngrams
 from lidstone.ngram.counts import count, count_text
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.registry import get_smoother
-from lidstone.regularizer.loss import SmoothedCrossEntropy
-from lidstone.regularizer.reference import dense_target
-from lidstone.regularizer.split import signed_split, whole_ngrams
 from lidstone.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no lower bound")

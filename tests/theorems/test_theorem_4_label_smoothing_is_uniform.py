@@ -14,10 +14,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from lidstone.loss.loss import SmoothedCrossEntropy
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.base import empty_level
 from lidstone.ngram.table import BackoffTable
-from lidstone.regularizer.loss import SmoothedCrossEntropy
 from lidstone.text.vocabulary import Vocabulary
 
 SIZE, PAD = 11, 10

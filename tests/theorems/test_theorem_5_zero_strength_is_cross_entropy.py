@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitted
 
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no lower bound", "ignore:both strengths are 0")
 EPS = torch.finfo(torch.float32).eps
@@ -83,7 +83,7 @@ def test_the_linear_form():
 
 
 def test_a_faded_schedule_ends_at_cross_entropy():
-    from lidstone.regularizer.schedule import Schedule
+    from lidstone.loss.schedule import Schedule
 
     loss = SmoothedCrossEntropy(fitted("katz", 2), gamma=0.5, schedule=Schedule("linear"), reduction="none")
     loss.progress = 1.0

@@ -23,8 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import lidstone as ld
 from lidstone.errors import InputError
-from lidstone.training.hooks.alignment import align_causal
-from lidstone.training.hooks.projection import Projection
+from lidstone.hf.alignment import align_causal
+from lidstone.hf.projection import Projection
 
 SIZE, WIDTH = 51, 16  # an odd size: the two shards of the vocabulary differ
 VOCAB = ld.Vocabulary(size=SIZE, eos=2, unpredictable=(0, 1))

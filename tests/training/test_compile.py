@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.library import opcheck
 
-from lidstone.regularizer import linear_operators, operators
-from lidstone.regularizer.kernels.choice import using
-from lidstone.regularizer.schedule import Schedule
+from lidstone.loss import linear_operators, operators
+from lidstone.loss.kernels.choice import using
+from lidstone.loss.schedule import Schedule
 
 IDS = torch.tensor([[2, 5, 6, 9, 12], [2, 4, 13, 8, 2], [5, 5, 7, 2, 9]])
 LABELS = torch.tensor([[5, 6, -100, 12, 2], [4, 13, 8, 2, 5], [5, 7, 2, 9, 4]])
@@ -140,7 +140,7 @@ def test_the_trainer_with_torch_compile(way: str, linear: bool, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*")
 def test_a_compiled_model_is_compiled_once_with_the_linear_loss() -> None:
-    from lidstone.training.hooks.projection import Projection
+    from lidstone.hf.projection import Projection
 
     torch._dynamo.reset()
     model, loss, batch = make_model("opt"), make_loss("token", linear=True), Pad()(examples("opt"))

@@ -37,8 +37,8 @@ from transformers.modeling_outputs import CausalLMOutput, Seq2SeqLMOutput
 
 import lidstone as ld
 from lidstone.errors import InputError
-from lidstone.regularizer.reference import dense_loss
-from lidstone.regularizer.schedule import Schedule
+from lidstone.loss.reference import dense_loss
+from lidstone.loss.schedule import Schedule
 
 
 def random_logits(rows: int, time: int) -> torch.Tensor:
@@ -281,7 +281,7 @@ def test_checkpoints_hold_nothing_of_the_loss(tmp_path: Path) -> None:
 
 def test_the_loss_follows_the_logits_to_their_device() -> None:
     """The meta device stands for an accelerator: arrays arrive there once, and stay float32."""
-    from lidstone.training.hooks.checks import move_to
+    from lidstone.hf.checks import move_to
 
     loss = make_loss("token").to(torch.bfloat16)
     move_to(loss, torch.empty(1, device="meta"))
@@ -321,7 +321,7 @@ def test_linear_loss_refuses_models_that_change_their_logits(name: str, change: 
 
 
 def test_embeddings_without_ids_fall_back_to_histories_from_labels() -> None:
-    from lidstone.training.hooks.alignment import align_causal
+    from lidstone.hf.alignment import align_causal
 
     labels = torch.tensor([[-100, 5, 6]])
     assert align_causal(labels).histories.tolist() == [[-1, 5, 6]]

@@ -11,13 +11,13 @@ import torch
 from tests.tiny import lm_values, recipe, write_texts
 
 from lidstone.errors import InputError, RunError
-from lidstone.evaluation.perplexity import score_sentences
-from lidstone.experiment.run import train
-from lidstone.experiment.setup import make_batches, make_model
+from lidstone.hf.perplexity import score_sentences
+from lidstone.lab.methods.losses import ConfidencePenalty, uniform_table, unigram_table
+from lidstone.lab.run.run import train
+from lidstone.lab.run.setup import make_batches, make_model
+from lidstone.lab.training.batches import BatchSize, block_batches, sentence_batches
+from lidstone.lab.training.models import ModelSpec, build_model
 from lidstone.text.sequences import IGNORED, length_batches, pieces
-from lidstone.training.baselines.losses import ConfidencePenalty, uniform_table, unigram_table
-from lidstone.training.batches import BatchSize, block_batches, sentence_batches
-from lidstone.training.models import ModelSpec, build_model
 
 EOS = 2
 
@@ -196,14 +196,14 @@ def test_accumulated_batches_train_like_one_large_batch(files, tmp_path):
 
 
 def _prepared(values):
-    from lidstone.corpus.prepare import prepare_corpus
+    from lidstone.lab.corpus.prepare import prepare_corpus
 
     return prepare_corpus(recipe(values))
 
 
 @pytest.mark.filterwarnings("ignore:the loss is not finite")
 def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_checkpoint(files, tmp_path, monkeypatch):
-    from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
+    from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
 
     forward, calls = LinearSmoothedCrossEntropy.forward, []
 
@@ -222,7 +222,7 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_chec
 
 
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(files, tmp_path, monkeypatch):
-    from lidstone.training import trainer
+    from lidstone.lab.training import trainer
 
     saved = []
 
@@ -252,9 +252,9 @@ def test_the_cost_of_a_resumed_run_includes_the_time_before_the_interruption(fil
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if interrupted == "test":
-            patch.setattr("lidstone.experiment.run.Scorer.test", stop)
+            patch.setattr("lidstone.lab.run.run.Scorer.test", stop)
         train(recipe(lm_values(files)), tmp_path / "runs", watch=stop if interrupted == "validation" else None)
-    monkeypatch.setattr("lidstone.training.fit._seconds", lambda history: 1000.0)
+    monkeypatch.setattr("lidstone.lab.training.fit._seconds", lambda history: 1000.0)
     cost = train(recipe(lm_values(files)), tmp_path / "runs", resume=True).record["cost"]
     assert 1000 <= cost["train_seconds"] < cost["total_seconds"] < 1500
 
@@ -266,8 +266,8 @@ def test_early_stopping_keeps_the_best_weights(files, tmp_path):
     assert curve[-1]["step"] < 60  # it stopped early
     best = min(curve, key=lambda point: point["valid_perplexity"])
     assert curve.index(best) == len(curve) - 3  # two evaluations without a better one
-    from lidstone.experiment.saved import load_saved
-    from lidstone.experiment.scoring import Scorer
+    from lidstone.lab.run.saved import load_saved
+    from lidstone.lab.run.scoring import Scorer
 
     saved = load_saved(run.folder)
     scores = Scorer(recipe(values), _prepared(values)).validation()(saved.model)

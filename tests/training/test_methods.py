@@ -12,15 +12,15 @@ import torch
 from tests.tiny import lm_values, recipe, write_texts
 
 import lidstone as ld
-from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import InputError, RecipeError
-from lidstone.evaluation.perplexity import score_sentences
-from lidstone.experiment.methods import fold_tables, residual_of, training_folds
-from lidstone.experiment.ngram_scoring import choose_ngram, fit_ngram
-from lidstone.experiment.run import train
-from lidstone.experiment.saved import load_saved
-from lidstone.experiment.setup import make_batches
-from lidstone.experiment.use import continue_prompt
+from lidstone.hf.perplexity import score_sentences
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.run.methods import fold_tables, residual_of, training_folds
+from lidstone.lab.run.ngram_scoring import choose_ngram, fit_ngram
+from lidstone.lab.run.run import train
+from lidstone.lab.run.saved import load_saved
+from lidstone.lab.run.setup import make_batches
+from lidstone.lab.run.use import continue_prompt
 
 RESIDUAL = {"kind": "residual", "smoother": "witten-bell", "order": 3, "gamma": 0.5}
 
@@ -104,7 +104,7 @@ def test_a_residual_is_saved_with_its_table(files, tmp_path, training):
 
 def test_a_residual_generates_what_it_scores(files, tmp_path):
     """Greedy generation with a cache chooses the best word of the whole model at every step."""
-    from lidstone.experiment.methods import generating
+    from lidstone.lab.run.methods import generating
 
     run, _ = run_of(files, tmp_path, RESIDUAL)
     model, ids = load_saved(run.folder).model, torch.tensor([[2]])

@@ -12,17 +12,17 @@ import torch
 from sacrebleu.metrics import BLEU
 from tests.tiny import mt_values, recipe, write_texts
 
-from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import DataError, InputError
-from lidstone.evaluation.beam import Beam, translate_ids
-from lidstone.evaluation.perplexity import score_pairs
-from lidstone.experiment.run import train
-from lidstone.experiment.saved import load_saved
-from lidstone.experiment.scoring import Scorer, translation_metrics
-from lidstone.experiment.use import evaluate_files, translate_lines
+from lidstone.hf.perplexity import score_pairs
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.evaluation.beam import Beam, translate_ids
+from lidstone.lab.run.run import train
+from lidstone.lab.run.saved import load_saved
+from lidstone.lab.run.scoring import Scorer, translation_metrics
+from lidstone.lab.run.use import evaluate_files, translate_lines
+from lidstone.lab.training.batches import BatchSize, pair_batches
+from lidstone.lab.training.models import ModelSpec, build_model
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.training.batches import BatchSize, pair_batches
-from lidstone.training.models import ModelSpec, build_model
 
 EOS, PAD, SIZE = 2, 1, 14
 VOCAB = Vocabulary(size=SIZE, eos=EOS, unpredictable=(0, PAD), unk=3)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.ngram.counts import count
-from lidstone.ngram.scale import external
-from lidstone.ngram.scale.addition import add_files
+from lidstone.ngram.disk import external
+from lidstone.ngram.disk.addition import add_files
 from lidstone.ngram.storage.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.storage.files import load_counts, save
 from lidstone.text.vocabulary import Vocabulary

@@ -9,8 +9,8 @@ from tests.tiny import SIX_METHODS
 pytest.importorskip("pydantic")
 
 from lidstone.errors import RecipeError
-from lidstone.recipe.recipe import load_recipe, make_recipe, recipe_names
-from lidstone.recipe.sections import (
+from lidstone.lab.recipe.recipe import load_recipe, make_recipe, recipe_names
+from lidstone.lab.recipe.sections import (
     Corpus,
     Evaluation,
     ModelSpec,
@@ -97,8 +97,8 @@ def test_a_section_of_the_user_keeps_the_other_defaults_of_the_task():
 
 
 def test_a_setting_is_defined_once():
-    from lidstone.evaluation.beam import Beam
-    from lidstone.training import settings
+    from lidstone.lab.evaluation.beam import Beam
+    from lidstone.lab.training import settings
 
     recipe = make_recipe(MT)
     assert type(recipe.model) is settings.ModelSpec

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lidstone.errors import InputError, LidstoneError, RunError, TextError
+from lidstone.ngram.cluster import counting as cluster
+from lidstone.ngram.cluster import tasks as cluster_tasks
+from lidstone.ngram.cluster.parted import count_types, gathered, load_parts
+from lidstone.ngram.cluster.splits import cut
+from lidstone.ngram.cluster.tasks import BLANK, Job, Space, add_bucket, count_block, guarded, read_split
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.scale.cluster import counting as cluster
-from lidstone.ngram.scale.cluster import tasks as cluster_tasks
-from lidstone.ngram.scale.cluster.parted import count_types, gathered, load_parts
-from lidstone.ngram.scale.cluster.splits import cut
-from lidstone.ngram.scale.cluster.tasks import BLANK, Job, Space, add_bucket, count_block, guarded, read_split
 from lidstone.ngram.smoothers.registry import get_smoother
 from lidstone.ngram.storage.files import save
 from lidstone.text.reading.inputs import Input
@@ -235,7 +235,7 @@ def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch):
     """Workers are killed while blocks are counted, twice in the shuffle, when buckets are summed up, and in fitting."""
     ray = pytest.importorskip("ray")
     from lidstone.cli.main import app
-    from lidstone.ngram.scale.fitting import to_file
+    from lidstone.ngram.disk.fitting import to_file
 
     text, flags = tmp_path / "text", [tmp_path / "counting", tmp_path / "summing", tmp_path / "fitting"]
     text.write_text(TEXT)

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.scale import external, runs
-from lidstone.ngram.scale.external import count_to_file
-from lidstone.ngram.scale.output import assembly, dropping
+from lidstone.ngram.disk import external, runs
+from lidstone.ngram.disk.external import count_to_file
+from lidstone.ngram.disk.output import assembly, dropping
 from lidstone.ngram.storage.files import load_counts, save
 from lidstone.text import blocks
 from lidstone.text.vocabulary import Vocabulary
@@ -117,7 +117,7 @@ def test_wide_node_ids_and_counts_say_the_same(tmp_path, tiny, monkeypatch):
     text = tmp_path / "text"
     text.write_text("a b c a\nb c\n" * 9)
     plain = count_text(text, 3)
-    monkeypatch.setattr("lidstone.ngram.scale.output.assembly.counting.MAX_NODES", 20)
+    monkeypatch.setattr("lidstone.ngram.disk.output.assembly.counting.MAX_NODES", 20)
     with pytest.MonkeyPatch.context() as inner:
         inner.setattr(assembly, "node_type", lambda nodes: np.int64)
         inner.setattr(assembly, "count_type", lambda unigrams: np.int64)
@@ -163,7 +163,7 @@ def test_a_disk_that_fills_up_is_an_error_that_cleans_up(tmp_path, tiny, monkeyp
 
 def test_too_little_space_is_refused_before_any_work(tmp_path, monkeypatch):
     usage = type("Usage", (), {"free": 10})
-    monkeypatch.setattr("lidstone.ngram.scale.workspace.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("lidstone.ngram.disk.workspace.shutil.disk_usage", lambda _: usage)
     (tmp_path / "text").write_bytes(b"a b c\n" * 50)
     # 200 tokens x 2 orders x 0.75 n-grams x 24 bytes = 7,200 bytes
     with pytest.raises(InputError, match=r"needs about 7\.0 KB of temporary space"):
@@ -207,7 +207,7 @@ def test_nothing_to_count(tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from lidstone.ngram.scale import external, runs
+from lidstone.ngram.disk import external, runs
 from lidstone.text import blocks
 blocks.CHUNK_BYTES = 16
 external.block_tokens = lambda *_: 7
@@ -297,7 +297,7 @@ def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
 
 
 def test_the_fingerprint_of_a_file_is_that_of_its_counts(tmp_path, tiny):
-    from lidstone.ngram.scale.output.identity import file_fingerprint
+    from lidstone.ngram.disk.output.identity import file_fingerprint
 
     (tmp_path / "text").write_text("a b c a\nb c d e\n" * 5)
     count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
@@ -307,7 +307,7 @@ def test_the_fingerprint_of_a_file_is_that_of_its_counts(tmp_path, tiny):
 PEAK = """
 import re, sys
 from pathlib import Path
-from lidstone.ngram.scale.external import count_to_file
+from lidstone.ngram.disk.external import count_to_file
 count_to_file([sys.argv[1]], 5, sys.argv[2], memory=int(sys.argv[3]))
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """

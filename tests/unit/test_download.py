@@ -11,12 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lidstone.corpus import download
-from lidstone.corpus.archives import extract
-from lidstone.corpus.download import get_dataset
-from lidstone.corpus.sources import DATASETS, Dataset, Download
-from lidstone.corpus.transfer import fetch
 from lidstone.errors import DataError
+from lidstone.lab.corpus import download
+from lidstone.lab.corpus.archives import extract
+from lidstone.lab.corpus.download import get_dataset
+from lidstone.lab.corpus.sources import DATASETS, Dataset, Download
+from lidstone.lab.corpus.transfer import fetch
 from lidstone.locks import claim
 
 BODY = bytes(range(256)) * 4000  # 1,024,000 bytes

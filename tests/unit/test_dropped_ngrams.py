@@ -100,7 +100,7 @@ def test_small_things_are_refused_or_done():
 
 
 def test_a_half_precision_batch_without_labels_has_gradients_of_zero():
-    from lidstone.regularizer.kernels.choice import using
+    from lidstone.loss.kernels.choice import using
 
     loss = ld.LinearSmoothedCrossEntropy(ld.WittenBell().fit(COUNTS), gamma=0.3)
     parts = [torch.randn(*shape).half().requires_grad_() for shape in ((2, 5, 4), (6, 4), (6,))]
@@ -110,7 +110,7 @@ def test_a_half_precision_batch_without_labels_has_gradients_of_zero():
 
 
 def test_signatures_have_all_of_a_schedule():
-    from lidstone.regularizer.schedule import Schedule
+    from lidstone.loss.schedule import Schedule
 
     told = [Schedule(), Schedule("constant", start=0.5), Schedule("linear"), Schedule("linear", share=0.1)]
     assert len({str(schedule) for schedule in told}) == 4

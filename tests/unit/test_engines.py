@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from lidstone.errors import RunError
+from lidstone.lab.recipe.recipe import load_recipe
+from lidstone.lab.sweep.engines import RETRIES, InProcess, Processes
+from lidstone.lab.sweep.jobs import Job, Outcome
+from lidstone.lab.sweep.work import compute_once, finished
 from lidstone.locks import claim
 from lidstone.ray_cluster import _probe
-from lidstone.recipe.recipe import load_recipe
-from lidstone.sweep.engines import RETRIES, InProcess, Processes
-from lidstone.sweep.jobs import Job, Outcome
-from lidstone.sweep.work import compute_once, finished
 
 RECIPE = load_recipe("demo")
 
@@ -83,7 +83,7 @@ def test_what_is_locked_is_busy_and_not_computed(tmp_path: Path) -> None:
 
 
 def test_a_training_that_was_stopped_early_counts_for_a_search_only(tmp_path: Path) -> None:
-    from lidstone.sweep.jobs import TrialName
+    from lidstone.lab.sweep.jobs import TrialName
 
     (tmp_path / "cell").mkdir()
     (tmp_path / "cell" / "pruned.json").write_text('{"metrics": {"valid": {"perplexity": 3.0}}}')
@@ -150,7 +150,7 @@ def test_a_cluster_that_answers_passes() -> None:
 
 
 def test_the_old_name_of_the_engine_in_this_process_warns() -> None:
-    from lidstone.sweep import engines
+    from lidstone.lab.sweep import engines
 
     with pytest.warns(DeprecationWarning, match="Here is now called InProcess"):
         assert engines.Here is InProcess

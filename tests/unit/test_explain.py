@@ -9,10 +9,10 @@ import pytest
 from tests.smoothing_cases import ORDERS, SMOOTHERS, counted, empirical, fitted, text_histories
 
 from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.loss.explain import explain, explorer_data
+from lidstone.loss.split import signed_split
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.add_lambda import AddLambda
-from lidstone.regularizer.explain import explain, explorer_data
-from lidstone.regularizer.split import signed_split
 from lidstone.text.vocabulary import Vocabulary
 
 WORDS = Vocabulary.from_words(["of", "the", "a"])  # 0 <unk>, 1 </s>, 2 of, 3 the, 4 a
@@ -78,7 +78,7 @@ def test_top_is_sorted_by_relevance():
 
 
 def test_explorer_data_is_what_the_report_reads():
-    from lidstone.report.page.explorer import explorer_data as read
+    from lidstone.lab.report.page.explorer import explorer_data as read
 
     tables = {"add-lambda": TABLE, "laplace": AddLambda(lam=1).fit(COUNTS)}
     made = json.loads(json.dumps(explorer_data(tables, COUNTS, [[2], [WORDS.bos], [1]], words=2)))

@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.tiny import SIX_METHODS
 
-from lidstone.experiment.explorer import write_explorer
-from lidstone.recipe.recipe import load_recipe
+from lidstone.lab.recipe.recipe import load_recipe
+from lidstone.lab.run.explorer import write_explorer
 
 
 @pytest.fixture

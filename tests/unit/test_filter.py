@@ -14,11 +14,11 @@ import pytest
 
 from lidstone.errors import InputError, RunError, TextError
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.filtering import run as filter_run
-from lidstone.ngram.filtering.documents import Documents
-from lidstone.ngram.filtering.filter import filter_documents
-from lidstone.ngram.filtering.scoring import score_documents, scorer_of
-from lidstone.ngram.filtering.selection import NOTHING, cut_at
+from lidstone.ngram.filter import run as filter_run
+from lidstone.ngram.filter.documents import Documents
+from lidstone.ngram.filter.filter import filter_documents
+from lidstone.ngram.filter.scoring import score_documents, scorer_of
+from lidstone.ngram.filter.selection import NOTHING, cut_at
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.ngram.table import BackoffTable
 
@@ -311,7 +311,7 @@ def test_other_settings_or_inputs_do_not_go_on_with_an_unfinished_run(tmp_path, 
 
 
 def test_two_runs_to_one_output_are_refused(tmp_path):
-    from lidstone.ngram.filtering.checkpoint import Files
+    from lidstone.ngram.filter.checkpoint import Files
 
     files = Files(str(tmp_path / "o"), {})
     with pytest.raises(RunError, match="another process is writing"):

@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from lidstone.cli.main import app
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.ngram.counts import count, count_text
-from lidstone.ngram.scale import external
-from lidstone.ngram.scale.fitting import derive, to_file
-from lidstone.ngram.scale.fitting.arrays import CountFiles, history_blocks
-from lidstone.ngram.scale.fitting.engine import Threads
-from lidstone.ngram.scale.fitting.to_file import fit_to_file
-from lidstone.ngram.scale.output import assembly, stream_file
+from lidstone.ngram.disk import external
+from lidstone.ngram.disk.fitting import derive, to_file
+from lidstone.ngram.disk.fitting.arrays import CountFiles, history_blocks
+from lidstone.ngram.disk.fitting.engine import Threads
+from lidstone.ngram.disk.fitting.to_file import fit_to_file
+from lidstone.ngram.disk.output import assembly, stream_file
 from lidstone.ngram.smoothers.plan import can_plan
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
 from lidstone.ngram.storage.files import load_counts, save
@@ -225,7 +225,7 @@ def test_a_write_that_fails_in_the_middle_cleans_up(tmp_path, monkeypatch):
 
 def test_too_little_space_is_refused_before_any_work(tmp_path, monkeypatch):
     write_counts(tmp_path / "counts", TEXT, 3)
-    monkeypatch.setattr("lidstone.ngram.scale.workspace.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    monkeypatch.setattr("lidstone.ngram.disk.workspace.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
     with pytest.raises(InputError, match="fitting needs about"):
         fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
 
@@ -233,7 +233,7 @@ def test_too_little_space_is_refused_before_any_work(tmp_path, monkeypatch):
 PEAK = """
 import re, sys
 from pathlib import Path
-from lidstone.ngram.scale.fitting.to_file import fit_to_file
+from lidstone.ngram.disk.fitting.to_file import fit_to_file
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
 fit_to_file(sys.argv[1], sys.argv[2], ModifiedKneserNey(fallback=(0.5, 1, 1.5)), memory=int(sys.argv[3]))
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from lidstone.corpus.archives import extract
-from lidstone.corpus.cache import cache_root
 from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeError
-from lidstone.experiment.record import read_record
-from lidstone.recipe.recipe import load_recipe, make_recipe
-from lidstone.recipe.yaml import parse_yaml
-from lidstone.report.runs import read_run
+from lidstone.lab.corpus.archives import extract
+from lidstone.lab.corpus.cache import cache_root
+from lidstone.lab.recipe.recipe import load_recipe, make_recipe
+from lidstone.lab.recipe.yaml import parse_yaml
+from lidstone.lab.report.runs import read_run
+from lidstone.lab.run.record import read_record
 
 RECIPE = {"task": "lm", "corpus": {"name": "embedded"}}
 ALIASES = "\n".join(["a0: &a0 [1]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)])

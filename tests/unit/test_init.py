@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 pytest.importorskip("pydantic")
 
 from lidstone.cli.main import app
-from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import DataError, RecipeError, TextError
-from lidstone.recipe.recipe import load_recipe
-from lidstone.recipe.template import choose, recipe_text, write_recipe
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.recipe.recipe import load_recipe
+from lidstone.lab.recipe.template import choose, recipe_text, write_recipe
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ import torch
 from tests.smoothing_cases import VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.regularizer.kernels import chunks
-from lidstone.regularizer.kernels.choice import using
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
+from lidstone.loss.kernels import chunks
+from lidstone.loss.kernels.choice import using
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
 
 TABLE, COUNTS = fitted("kneser-essen-ney", 3), counted(3)
 LABELS = torch.tensor([[2, 3, -100, 4, 1], [5, 6, 1, -100, -100]])

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from tests.smoothing_cases import TEXT, VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.reference import dense_target
+from lidstone.loss.schedule import Schedule
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
-from lidstone.regularizer.reference import dense_target
-from lidstone.regularizer.schedule import Schedule
 from lidstone.text.vocabulary import Vocabulary
 
 TABLE, COUNTS = fitted("kneser-essen-ney", 2), counted(2)

@@ -10,8 +10,8 @@ import pytest
 
 import lidstone as ld
 from lidstone.errors import FileFormatError
-from lidstone.evaluation.minimal_pairs import MinimalPair, pair_scores, parse_pairs, summarize
-from lidstone.evaluation.mixture import ngram_nll
+from lidstone.hf.mixture import ngram_nll
+from lidstone.lab.evaluation.minimal_pairs import MinimalPair, pair_scores, parse_pairs, summarize
 
 
 def line(good, bad, term="agreement"):

@@ -16,13 +16,13 @@ pytest.importorskip("pydantic")
 pytest.importorskip("subword_nmt")
 pytest.importorskip("sacremoses")
 
-from lidstone.corpus import prepared as storage
-from lidstone.corpus.catalogue import read_corpus
-from lidstone.corpus.pipeline import TextPipeline
-from lidstone.corpus.prepare import prepare_corpus
 from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeError, TextError
-from lidstone.recipe.recipe import load_recipe, make_recipe
-from lidstone.recipe.sections import Corpus
+from lidstone.lab.corpus import prepared as storage
+from lidstone.lab.corpus.catalogue import read_corpus
+from lidstone.lab.corpus.pipeline import TextPipeline
+from lidstone.lab.corpus.prepare import prepare_corpus
+from lidstone.lab.recipe.recipe import load_recipe, make_recipe
+from lidstone.lab.recipe.sections import Corpus
 from lidstone.text.merges import learn_merges
 from lidstone.text.vocabulary import Vocabulary
 
@@ -134,7 +134,7 @@ def test_the_embedded_corpus_needs_no_files():
 def checkpoint(folder, words):
     """A small GPT-2 with a tokenizer of these words; bos, eos and pad are one token, as GPT-2 has it."""
     tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
-    from lidstone.training.models import ModelSpec, build_model
+    from lidstone.lab.training.models import ModelSpec, build_model
 
     ids = {word: number for number, word in enumerate(["<end>", "<unk>", *words])}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token="<unk>"))
@@ -280,7 +280,7 @@ def test_another_users_process_that_was_faster_is_no_error(tmp_path, monkeypatch
         raise PermissionError(errno.EACCES, "Permission denied", str(folder))
 
     recipe = lm(tmp_path, ["a b", "b c", "c a"] * 20)
-    monkeypatch.setattr("lidstone.corpus.cache._replace_folder", refuse)
+    monkeypatch.setattr("lidstone.lab.corpus.cache._replace_folder", refuse)
     if faster:
         prepared = prepare_corpus(recipe)
         assert prepare_corpus(recipe).train.sha256 == prepared.train.sha256

@@ -8,10 +8,10 @@ import io
 import pytest
 from tests.run_trees import record
 
-from lidstone.report import Report
-from lidstone.report.render import to_csv, to_latex, to_markdown, to_text
-from lidstone.report.runs import Run
-from lidstone.report.verdict import verdict
+from lidstone.lab.report import Report
+from lidstone.lab.report.render import to_csv, to_latex, to_markdown, to_text
+from lidstone.lab.report.runs import Run
+from lidstone.lab.report.verdict import verdict
 
 
 def run(name, seed, mixture=None, ngram=100.0, **changes):
@@ -48,7 +48,7 @@ def test_every_format_has_it(scored):
     rows = list(csv.DictReader(io.StringIO(to_csv(scored.tables()))))
     assert [float(row["mixture"]) for row in rows[:2]] == [91.0, 94.0]
     assert {float(row["ngram"]) for row in rows} == {100.0}
-    from lidstone.report.page.html import page
+    from lidstone.lab.report.page.html import page
 
     html = page(scored)
     assert "n-gram alone (MKN, n=4)" in html and "+ n-gram" in html

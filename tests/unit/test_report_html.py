@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from lidstone.errors import FileFormatError
-from lidstone.report import Report
-from lidstone.report.page.charts import heat_chart
-from lidstone.report.page.explorer import explorer_data
-from lidstone.report.page.html import page
-from lidstone.report.series import heat_maps
+from lidstone.lab.report import Report
+from lidstone.lab.report.page.charts import heat_chart
+from lidstone.lab.report.page.explorer import explorer_data
+from lidstone.lab.report.page.html import page
+from lidstone.lab.report.series import heat_maps
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 
@@ -108,7 +108,7 @@ def test_hostile_names_titles_and_tokens_stay_text(tmp_path: Path) -> None:
 
 
 def test_a_report_of_one_bare_run_has_a_page() -> None:
-    from lidstone.report import Run
+    from lidstone.lab.report import Run
 
     bare = {"schema": 1, "id": "x", "task": "lm", "name": "none", "method": {}, "seed": 1, "signature": {},
             "metrics": {"test": {"perplexity": 10.0}}}  # fmt: skip

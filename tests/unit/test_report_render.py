@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from lidstone.report import Report, Run
-from lidstone.report.labels import latex_escape
-from lidstone.report.plots import file_name
+from lidstone.lab.report import Report, Run
+from lidstone.lab.report.labels import latex_escape
+from lidstone.lab.report.plots import file_name
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from lidstone.errors import FileFormatError, InputError
-from lidstone.report import Report, Run, load_runs
+from lidstone.lab.report import Report, Run, load_runs
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 

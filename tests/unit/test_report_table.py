@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from lidstone.errors import InputError
-from lidstone.report import Report, Run
-from lidstone.report.comparisons import CompareRuns, compare_runs
-from lidstone.report.series import cost_points, curves, heat_maps, style_of
-from lidstone.report.table import best_seed_table
+from lidstone.lab.report import Report, Run
+from lidstone.lab.report.comparisons import CompareRuns, compare_runs
+from lidstone.lab.report.series import cost_points, curves, heat_maps, style_of
+from lidstone.lab.report.table import best_seed_table
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 

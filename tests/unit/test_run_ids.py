@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pydantic")
 
-from lidstone.experiment.record import identity
-from lidstone.recipe.recipe import make_recipe
+from lidstone.lab.recipe.recipe import make_recipe
+from lidstone.lab.run.record import identity
 
 RUNS = sorted((Path(__file__).parents[2] / "results").glob("*/*/run.json"))
 

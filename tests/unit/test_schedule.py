@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lidstone.errors import InputError
-from lidstone.regularizer.schedule import CONSTANT, Schedule
+from lidstone.loss.schedule import CONSTANT, Schedule
 
 
 def test_constant_is_the_start_all_along():

@@ -10,11 +10,11 @@ import pytest
 from tests.sweep_cells import BEST, CELLS, CutShort, begun, pretend, pretend_training, recipe, sweep, valid
 
 from lidstone.errors import RunError
-from lidstone.experiment.run import Run
-from lidstone.sweep.engines import InProcess
-from lidstone.sweep.jobs import Job
-from lidstone.sweep.search import RunningTrial, Search
-from lidstone.sweep.work import compute
+from lidstone.lab.run.run import Run
+from lidstone.lab.sweep.engines import InProcess
+from lidstone.lab.sweep.jobs import Job
+from lidstone.lab.sweep.search import RunningTrial, Search
+from lidstone.lab.sweep.work import compute
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ class Trains:
 
 def test_a_search_stops_early_what_is_worse_than_the_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train = Trains()
-    monkeypatch.setattr("lidstone.experiment.run.train_run", train)
+    monkeypatch.setattr("lidstone.lab.run.run.train_run", train)
     more = ("sweep.search=tpe", "sweep.trials=10")
     _, katz = sweep(tmp_path, *more).run(InProcess(compute))
     outcomes = [(cell, out) for cell, out in katz.outcomes.values() if cell.seed == 1]

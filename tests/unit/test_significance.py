@@ -11,17 +11,17 @@ import pytest
 from scipy import stats
 
 from lidstone.errors import InputError
-from lidstone.evaluation import permutation
-from lidstone.evaluation.attainable import smallest_p, warnings_for
-from lidstone.evaluation.effect import mean_difference, paired_difference, standard_error
-from lidstone.evaluation.significance import (
+from lidstone.lab.evaluation import permutation
+from lidstone.lab.evaluation.attainable import smallest_p, warnings_for
+from lidstone.lab.evaluation.effect import mean_difference, paired_difference, standard_error
+from lidstone.lab.evaluation.significance import (
     holm,
     holm_adjust,
     paired_permutation,
     paired_permutations,
     rank_sum,
 )
-from lidstone.evaluation.translation import paired_bootstrap, score_translation
+from lidstone.lab.evaluation.translation import paired_bootstrap, score_translation
 
 RNG = np.random.default_rng(7)
 

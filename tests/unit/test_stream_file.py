@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lidstone.ngram.scale.output.checksums import combine
-from lidstone.ngram.scale.output.stream_file import Shape, StreamFile, Written
+from lidstone.ngram.disk.output.checksums import combine
+from lidstone.ngram.disk.output.stream_file import Shape, StreamFile, Written
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))

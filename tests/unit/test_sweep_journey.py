@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from tests.sweep_cells import CELLS, pretend_training, recipe
 
-from lidstone.corpus import prepare
 from lidstone.errors import RunError
-from lidstone.experiment import corpora, record
-from lidstone.experiment.corpora import cached_corpus
-from lidstone.experiment.explorer import write_explorer
-from lidstone.experiment.run import Run
-from lidstone.recipe.recipe import Recipe
-from lidstone.sweep.engines import InProcess, Processes
-from lidstone.sweep.jobs import Job, Outcome
-from lidstone.sweep.sweep import Sweep
-from lidstone.sweep.work import compute
+from lidstone.lab.corpus import prepare
+from lidstone.lab.recipe.recipe import Recipe
+from lidstone.lab.run import corpora, record
+from lidstone.lab.run.corpora import cached_corpus
+from lidstone.lab.run.explorer import write_explorer
+from lidstone.lab.run.run import Run
+from lidstone.lab.sweep.engines import InProcess, Processes
+from lidstone.lab.sweep.jobs import Job, Outcome
+from lidstone.lab.sweep.sweep import Sweep
+from lidstone.lab.sweep.work import compute
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def train(recipe: Recipe, prepared: Any, folder: Path, *, resume: bool, watch: A
 def test_each_step_is_taken_once(
     tmp_path: Path, calls: Counter[str], monkeypatch: pytest.MonkeyPatch, search: str
 ) -> None:
-    monkeypatch.setattr("lidstone.experiment.run.train_run", train)
+    monkeypatch.setattr("lidstone.lab.run.run.train_run", train)
     more = (f"sweep.search={search}", "sweep.trials=10")  # as many as there are settings
     planned = Sweep(recipe(*more), tmp_path)
     before = planned.read_states()

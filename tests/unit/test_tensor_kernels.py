@@ -11,11 +11,11 @@ from tests.smoothing_cases import VOCAB, counted, fitted
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lidstone.errors import InputError
-from lidstone.regularizer import linear_operators, operators
-from lidstone.regularizer.kernels import choice, chunks
-from lidstone.regularizer.kernels.choice import kernel_name, using
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
+from lidstone.loss import linear_operators, operators
+from lidstone.loss.kernels import choice, chunks
+from lidstone.loss.kernels.choice import kernel_name, using
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
 
 # what starts no work on a device: views, and memory that is not filled
 VIEWS = {"view", "_unsafe_view", "_reshape_alias", "select", "unsqueeze", "detach", "slice", "unbind", "expand"}

@@ -8,12 +8,12 @@ import pytest
 import torch
 from tests.interpreted_kernels import FORMS, SMALL, TEXTS, errors, expected, masked, problem
 
-from lidstone.regularizer.kernels import chunks
-from lidstone.regularizer.kernels.choice import using
-from lidstone.regularizer.kernels.rows import expand
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
-from lidstone.regularizer.targets import Targets
+from lidstone.loss.kernels import chunks
+from lidstone.loss.kernels.choice import using
+from lidstone.loss.kernels.rows import expand
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.targets import Targets
 
 STRENGTHS = {"gamma_plus": 0.4, "gamma_minus": 0.7}
 

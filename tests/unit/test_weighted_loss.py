@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitted
 
 from lidstone.errors import InputError
-from lidstone.regularizer.columns import weighted
-from lidstone.regularizer.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.regularizer.loss import SmoothedCrossEntropy
-from lidstone.regularizer.reference import dense_target, histories_of
-from lidstone.training.baselines.losses import uniform_table
+from lidstone.lab.methods.losses import uniform_table
+from lidstone.loss.columns import weighted
+from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.reference import dense_target, histories_of
 
 COMBINATIONS = list(itertools.product(("exact", "published"), ("token", "ngram")))
 WEIGHT = torch.tensor([0.3, 1.5, 0.7, 1.0, 2.0, 0.0, 0.4, 1.1])
@@ -132,7 +132,7 @@ def test_mistakes(weight, message):
 
 
 def test_a_penalty_without_class_weights_says_so():
-    from lidstone.training.baselines.losses import ConfidencePenalty
+    from lidstone.lab.methods.losses import ConfidencePenalty
 
     with pytest.raises(InputError, match="the confidence penalty has no class weights"):
         ConfidencePenalty(gamma=0.1, weight=WEIGHT)

@@ -27,7 +27,7 @@ def recipes(incomplete: str) -> list[str]:
     >>> recipes("wikitext2_")
     ['wikitext2_small']
     """
-    folder = Path(__file__).parents[1] / "recipe" / "recipes"
+    folder = Path(__file__).parents[1] / "lab" / "recipe" / "recipes"
     names = sorted(path.stem for path in folder.glob("*.yaml") if path.stem.startswith(incomplete))
     files = [path for path in _paths(incomplete) if path.suffix in (".yaml", ".yml")]
     return names + [str(path) for path in files] + [f"{path}/" for path in _folders(incomplete)]

@@ -39,7 +39,7 @@ def compare(
 
     A positive improvement means that the system is better: a lower perplexity, a higher BLEU or log-likelihood.
     """
-    from lidstone.report.comparisons import CompareRuns
+    from lidstone.lab.report.comparisons import CompareRuns
 
     tests = CompareRuns(exact, correction.value, permutations, samples, seed)
     if len(runs) > 1 and all(_is_single_run(path) for path in runs):
@@ -51,7 +51,7 @@ def compare(
 
 def compare_single_runs(paths: list[Path], tests: Any) -> list[dict[str, Any]]:
     """The second and later runs against the first, over test sentences."""
-    from lidstone.report.runs import check_comparable, load_runs
+    from lidstone.lab.report.runs import check_comparable, load_runs
 
     loaded = [load_runs(path).runs[0] for path in paths]
     check_comparable(loaded)
@@ -65,7 +65,7 @@ def compare_methods(
     paths: list[Path], tests: Any, baseline: str, systems: tuple[str, ...], metric: str | None, skip_damaged: bool
 ) -> list[dict[str, Any]]:
     """Every method, or only `systems`, against the baseline: over seeds, and over sentences of the best seeds."""
-    from lidstone.report import Report
+    from lidstone.lab.report import Report
 
     report = Report.from_runs(paths, skip_damaged=skip_damaged, metric=metric, baseline=baseline)
     key = report.method(baseline).key  # an unknown name is an error that lists the known ones

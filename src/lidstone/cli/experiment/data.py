@@ -12,7 +12,7 @@ from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
-    from lidstone.corpus.download import Fetched
+    from lidstone.lab.corpus.download import Fetched
 
 data_app = typer.Typer(no_args_is_help=True, help="Fetch, verify and prepare corpora.", add_completion=False)
 
@@ -23,8 +23,8 @@ def get(
     as_json: JSON = False,
 ) -> None:
     """Download a corpus into the cache, or verify it if it is there already."""
-    from lidstone.corpus.download import get_dataset
-    from lidstone.corpus.sources import DATASETS
+    from lidstone.lab.corpus.download import get_dataset
+    from lidstone.lab.corpus.sources import DATASETS
 
     if name in DATASETS:
         say(f"{name}: {DATASETS[name].licence}")
@@ -39,7 +39,7 @@ def get(
 @data_app.command("list")
 def list_corpora(as_json: JSON = False) -> None:
     """List the corpora known by name, where each was found, and which files are missing."""
-    from lidstone.corpus.inventory import known_corpora
+    from lidstone.lab.corpus.inventory import known_corpora
 
     found = known_corpora()
     if as_json:
@@ -59,8 +59,8 @@ def prepare(
     as_json: JSON = False,
 ) -> None:
     """Tokenize, clean, split and encode a recipe's corpus; training finds the result in the cache."""
-    from lidstone.corpus.prepare import prepare_corpus
-    from lidstone.recipe.recipe import load_recipe
+    from lidstone.lab.corpus.prepare import prepare_corpus
+    from lidstone.lab.recipe.recipe import load_recipe
 
     prepared = prepare_corpus(load_recipe(recipe, settings or []), output)
     manifest = {key: value for key, value in prepared.manifest.items() if key not in ("references", "files")}

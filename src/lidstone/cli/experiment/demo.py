@@ -18,7 +18,7 @@ def demo(
     as_json: JSON = False,
 ) -> None:
     """Train small language models with and without smoothing, and compare their perplexities."""
-    from lidstone.sweep.demo import run_demo, winner, write_report
+    from lidstone.lab.sweep.demo import run_demo, winner, write_report
 
     began = time.perf_counter()
     folder = output / "smoke" if smoke else output

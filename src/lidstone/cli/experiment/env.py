@@ -36,7 +36,7 @@ def environment() -> dict[str, Any]:
     >>> environment()["versions"]["lidstone"] is None
     False
     """
-    from lidstone.corpus.cache import cache_folder
+    from lidstone.lab.corpus.cache import cache_folder
 
     return {
         "python": platform.python_version(),

@@ -13,8 +13,8 @@ from lidstone.cli.inputs import JSON, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
-    from lidstone.evaluation.mixture import Mixture
-    from lidstone.experiment.saved import SavedModel
+    from lidstone.hf.mixture import Mixture
+    from lidstone.lab.run.saved import SavedModel
 
 RUN = Annotated[
     str,
@@ -57,10 +57,10 @@ def evaluate(
 
     With --pairs, the share of minimal pairs whose good sentence is likelier, by phenomenon; ties count half.
     """
-    from lidstone.experiment.mix import evaluate_pairs
-    from lidstone.experiment.run import quiet_transformers
-    from lidstone.experiment.saved import load_saved
-    from lidstone.experiment.use import evaluate_files
+    from lidstone.lab.run.mix import evaluate_pairs
+    from lidstone.lab.run.run import quiet_transformers
+    from lidstone.lab.run.saved import load_saved
+    from lidstone.lab.run.use import evaluate_files
 
     if bool(texts) == (pairs is not None):
         raise InputError("pass either TEXT or --pairs FILE", hint="lidstone evaluate RUN TEXT")
@@ -83,7 +83,7 @@ def read_mixture(
     saved: SavedModel, run: str, mix: str | None, weight: float | None, valid: str | None
 ) -> Mixture | None:
     """The mixture that the options describe; None without --mix."""
-    from lidstone.experiment.mix import make_mixture, own_ngram
+    from lidstone.lab.run.mix import make_mixture, own_ngram
 
     if mix is None:
         if weight is not None or valid is not None:

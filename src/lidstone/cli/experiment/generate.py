@@ -31,9 +31,9 @@ def generate(
     as_json: JSON = False,
 ) -> None:
     """Continue each prompt to the end of its sentence; without prompts, draw whole sentences."""
-    from lidstone.experiment.run import quiet_transformers
-    from lidstone.experiment.saved import load_saved
-    from lidstone.experiment.use import continue_prompt
+    from lidstone.lab.run.run import quiet_transformers
+    from lidstone.lab.run.saved import load_saved
+    from lidstone.lab.run.use import continue_prompt
 
     quiet_transformers()
     saved = load_saved(run, task="lm")

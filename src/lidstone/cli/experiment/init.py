@@ -22,7 +22,7 @@ def init(
     as_json: JSON = False,
 ) -> None:
     """Write a recipe to start from: sizes and tokenization chosen for your text, every value commented."""
-    from lidstone.recipe.template import choose, recipe_text, write_recipe
+    from lidstone.lab.recipe.template import choose, recipe_text, write_recipe
 
     if task not in ("lm", "mt"):
         raise typer.BadParameter(f"'{task}' is neither lm nor mt", param_hint="--task")

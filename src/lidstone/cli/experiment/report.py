@@ -11,7 +11,7 @@ import typer
 from lidstone.cli.console import say
 
 if TYPE_CHECKING:
-    from lidstone.report import Report
+    from lidstone.lab.report import Report
 
 
 class Format(str, Enum):
@@ -51,8 +51,8 @@ def report(
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "",
 ) -> None:
     """Tables of finished runs on stdout; with --html a page, with --plots figures."""
-    from lidstone.report import Report
-    from lidstone.report.comparisons import CompareRuns
+    from lidstone.lab.report import Report
+    from lidstone.lab.report.comparisons import CompareRuns
 
     compare = CompareRuns(exact, correction.value, permutations, samples, seed) if tests else None
     options = {"metric": metric, "baseline": baseline, "second": second, "compare": compare, "title": title}
@@ -69,7 +69,7 @@ def report(
 
 
 def _tables(reports: list[Report], format: Format) -> str:
-    from lidstone.report import render
+    from lidstone.lab.report import render
 
     if format is Format.json:
         values = [one.to_dict() for one in reports]

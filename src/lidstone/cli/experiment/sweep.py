@@ -17,9 +17,9 @@ from lidstone.cli.experiment.sweep_progress import Lines, Live, clock, number_of
 from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
-    from lidstone.sweep.engines import Engine
-    from lidstone.sweep.state import MethodState
-    from lidstone.sweep.sweep import Sweep
+    from lidstone.lab.sweep.engines import Engine
+    from lidstone.lab.sweep.state import MethodState
+    from lidstone.lab.sweep.sweep import Sweep
 
 
 class EngineName(str, Enum):
@@ -63,9 +63,9 @@ def sweep(
     work if each runs this command.
     """
     from lidstone.errors import InputError
-    from lidstone.experiment.explorer import write_explorer
-    from lidstone.recipe.recipe import load_recipe
-    from lidstone.sweep.sweep import Sweep
+    from lidstone.lab.recipe.recipe import load_recipe
+    from lidstone.lab.run.explorer import write_explorer
+    from lidstone.lab.sweep.sweep import Sweep
 
     if address is not None and engine is EngineName.local:
         raise InputError("--address is for --engine ray", hint="add --engine ray")
@@ -110,8 +110,8 @@ def _share(engine: EngineName, processes: int) -> int | None:
 def _engine(
     name: EngineName, jobs: int | None, threads: int | None, processes: int, address: str | None, output: Path
 ) -> Engine:
-    from lidstone.sweep.cluster import Ray
-    from lidstone.sweep.engines import Processes
+    from lidstone.lab.sweep.cluster import Ray
+    from lidstone.lab.sweep.engines import Processes
 
     if name is EngineName.ray:
         return Ray(address, jobs, (threads or 1) * processes, processes)

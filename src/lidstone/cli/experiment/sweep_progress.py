@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from lidstone.cli.console import say
 
 if TYPE_CHECKING:
-    from lidstone.sweep.grid import Cell
-    from lidstone.sweep.jobs import Outcome
-    from lidstone.sweep.state import MethodState
-    from lidstone.sweep.sweep import Sweep
+    from lidstone.lab.sweep.grid import Cell
+    from lidstone.lab.sweep.jobs import Outcome
+    from lidstone.lab.sweep.state import MethodState
+    from lidstone.lab.sweep.sweep import Sweep
 
 
 class Live:

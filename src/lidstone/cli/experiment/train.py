@@ -12,8 +12,8 @@ from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
-    from lidstone.experiment.run import Run
-    from lidstone.recipe.recipe import Recipe
+    from lidstone.lab.recipe.recipe import Recipe
+    from lidstone.lab.run.run import Run
 
 
 def train(
@@ -40,11 +40,11 @@ def train(
     as_json: JSON = False,
 ) -> None:
     """Train a recipe's methods, one after the other, and record the runs; complete runs are not trained again."""
-    from lidstone.experiment.corpora import cached_corpus
-    from lidstone.experiment.explorer import write_explorer
-    from lidstone.experiment.run import train as run_recipe
-    from lidstone.recipe.recipe import load_recipe
-    from lidstone.training.arguments import first_process_first, process_rank
+    from lidstone.lab.recipe.recipe import load_recipe
+    from lidstone.lab.run.corpora import cached_corpus
+    from lidstone.lab.run.explorer import write_explorer
+    from lidstone.lab.run.run import train as run_recipe
+    from lidstone.lab.training.arguments import first_process_first, process_rank
 
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
     loaded = load_recipe(recipe, overrides)

@@ -22,9 +22,9 @@ def translate(
     as_json: JSON = False,
 ) -> None:
     """Translate text line by line with the model of a run."""
-    from lidstone.experiment.run import quiet_transformers
-    from lidstone.experiment.saved import load_saved
-    from lidstone.experiment.use import translate_lines
+    from lidstone.lab.run.run import quiet_transformers
+    from lidstone.lab.run.saved import load_saved
+    from lidstone.lab.run.use import translate_lines
     from lidstone.text.corpora import read_lines
 
     quiet_transformers()

@@ -31,7 +31,7 @@ class Settings(NamedTuple):
 
     def bytes(self, default: int = 0) -> int:
         """The memory in bytes."""
-        from lidstone.ngram.scale.memory import parse_size
+        from lidstone.ngram.disk.memory import parse_size
 
         return default if self.memory is None else parse_size(self.memory)
 
@@ -60,7 +60,7 @@ def count_in_memory(settings: Settings) -> dict[str, Any]:
 
 def count_as_run(settings: Settings, run: Path) -> dict[str, Any]:
     """Count text as the network of a run reads it: its tokenization, its merges, its ids."""
-    from lidstone.experiment.saved import load_pipeline
+    from lidstone.lab.run.saved import load_pipeline
     from lidstone.ngram.counts import count
     from lidstone.ngram.storage.files import save
     from lidstone.text.corpora import read_lines
@@ -77,7 +77,7 @@ def count_as_run(settings: Settings, run: Path) -> dict[str, Any]:
 
 def count_on_disk(settings: Settings) -> dict[str, Any]:
     """Count on disk, in limited memory."""
-    from lidstone.ngram.scale.external import count_to_file
+    from lidstone.ngram.disk.external import count_to_file
 
     inputs = settings.readable()
     count_to_file(
@@ -96,8 +96,8 @@ def count_on_disk(settings: Settings) -> dict[str, Any]:
 
 def count_on_cluster(settings: Settings, engine: str, address: str | None) -> dict[str, Any]:
     """Count on a Ray cluster, into a folder of parts."""
-    from lidstone.ngram.scale.cluster.counting import DEFAULT_MEMORY, count_on_ray
-    from lidstone.ngram.scale.cluster.parted import count_types
+    from lidstone.ngram.cluster.counting import DEFAULT_MEMORY, count_on_ray
+    from lidstone.ngram.cluster.parted import count_types
     from lidstone.ray_cluster import connect
 
     if engine != "ray":
@@ -132,7 +132,7 @@ def summary(counts: Counts, fingerprint: str | None = None) -> dict[str, Any]:
 
 def summary_of_file(path: Path) -> dict[str, Any]:
     """Sizes and signature of a count file, without reading it into memory."""
-    from lidstone.ngram.scale.output.identity import file_fingerprint
+    from lidstone.ngram.disk.output.identity import file_fingerprint
     from lidstone.ngram.storage.files import load_counts
 
     return summary(load_counts(path, verify=False), file_fingerprint(path))

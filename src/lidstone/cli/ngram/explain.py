@@ -11,8 +11,8 @@ from lidstone.cli.inputs import JSON, MODEL, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
+    from lidstone.loss.explain import Explanation
     from lidstone.ngram.counts import Counts
-    from lidstone.regularizer.explain import Explanation
     from lidstone.text.vocabulary import Vocabulary
 
 COLUMNS = ("p", "p~", "p+", "p-")
@@ -29,8 +29,8 @@ def explain(
 
     Words are sorted by the larger of p and p~.
     """
+    from lidstone.loss.explain import explain as explain_history
     from lidstone.ngram.storage.files import load_counts
-    from lidstone.regularizer.explain import explain as explain_history
 
     model, counted = read_table(table), load_counts(counts)
     found = explain_history(model, counted, encode_history(history, model.vocab, model.order))
@@ -54,7 +54,7 @@ def encode_history(text: str, vocab: Vocabulary, order: int) -> list[int]:
 
 def explanation(found: Explanation, counts: Counts, number: int) -> dict[str, Any]:
     """Z and the leading words with their c, p, p~, p+ and p-; of an unseen history only p~ is defined."""
-    from lidstone.regularizer.explain import followers_of
+    from lidstone.loss.explain import followers_of
 
     seen, vocab = found.count > 0, counts.vocab
     followers = followers_of(counts, found.history)

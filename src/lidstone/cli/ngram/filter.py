@@ -12,7 +12,7 @@ from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
-    from lidstone.ngram.filtering.documents import Bad
+    from lidstone.ngram.filter.documents import Bad
     from lidstone.ngram.kenlm.scorer import Scorer
 
 NAMED = 20
@@ -44,7 +44,7 @@ def filter(
     as_json: JSON = False,
 ) -> None:
     """Compute the perplexity of every line, or of every JSON object on a line, and keep the best."""
-    from lidstone.ngram.filtering.filter import filter_documents
+    from lidstone.ngram.filter.filter import filter_documents
 
     if output != "-":
         check_folder(Path(output))

@@ -47,7 +47,7 @@ def fit(
     as_json: JSON = False,
 ) -> None:
     """Fit a smoother to counts: a table of probabilities and back-off weights."""
-    from lidstone.ngram.scale.cluster.parted import gathered
+    from lidstone.ngram.cluster.parted import gathered
     from lidstone.ngram.smoothers.registry import get_smoother
     from lidstone.ngram.storage.files import load_counts
 

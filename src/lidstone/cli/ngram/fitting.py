@@ -26,9 +26,9 @@ def fit_on_disk(
     counts: str, output: Path, name: str, smoother: Any, where: Where, held_out: list[str] | None
 ) -> BackoffTable:
     """Fit in limited memory or on a cluster, and map the table into memory."""
-    from lidstone.ngram.scale.cluster.counting import DEFAULT_MEMORY
-    from lidstone.ngram.scale.cluster.parted import gathered
-    from lidstone.ngram.scale.memory import parse_size
+    from lidstone.ngram.cluster.counting import DEFAULT_MEMORY
+    from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.disk.memory import parse_size
     from lidstone.ngram.smoothers.plan import require_plan
 
     if where.engine not in (None, "ray"):
@@ -44,7 +44,7 @@ def fit_on_disk(
 
 def _fit(counts: str, output: Path, name: str, smoother: Any, where: Where, memory: int) -> BackoffTable:
     """ARPA is written from a table that is made first, in the folder for temporary files."""
-    from lidstone.ngram.scale.pages import PAGE_SHARE, limit_pages
+    from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
     from lidstone.ngram.storage.files import load_table
 
     if not is_arpa(output):
@@ -61,8 +61,8 @@ def _fit(counts: str, output: Path, name: str, smoother: Any, where: Where, memo
 
 
 def _fit_table(counts: str, output: Path, name: str, smoother: Any, where: Where, memory: int) -> None:
-    from lidstone.ngram.scale.fitting.engine import RayTasks
-    from lidstone.ngram.scale.fitting.to_file import fit_to_file
+    from lidstone.ngram.disk.fitting.engine import RayTasks
+    from lidstone.ngram.disk.fitting.to_file import fit_to_file
     from lidstone.ray_cluster import connect
 
     if where.engine is None:

@@ -23,9 +23,9 @@ def merge(
 ) -> None:
     """Add count files: the counts of their texts together. Orders and vocabularies must be the same."""
     from lidstone.cli.ngram.counting import print_summary, summary_of_file
-    from lidstone.ngram.scale.addition import add_files
-    from lidstone.ngram.scale.cluster.parted import gathered
-    from lidstone.ngram.scale.memory import half_of_memory, parse_size
+    from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.disk.addition import add_files
+    from lidstone.ngram.disk.memory import half_of_memory, parse_size
 
     check_counts_output(output)
     limit = half_of_memory() if memory is None else parse_size(memory)

@@ -1,6 +1,6 @@
 """Fitting some histories at a time: what a smoother knows of the whole text, and what it makes of a block of histories.
 
-A smoother with a method `plan` can be fitted to counts that do not fit in memory (`lidstone.ngram.scale.fitting`). It
+A smoother with a method `plan` can be fitted to counts that do not fit in memory (`lidstone.ngram.disk.fitting`). It
 finds discounts, weights and the unigram distribution first; then every history is fitted by itself. Katz has no plan:
 its back-off weights need the finished probabilities of the order below.
 """

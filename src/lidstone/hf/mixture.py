@@ -1,0 +1,212 @@
+"""The mixture of a network and an n-gram model of the same text, mixed at test time.
+
+    p(y | x) = (1 - weight) q(y | x) + weight p~(y | h)
+
+q is the network, which reads the whole sentence before y; p~ the n-gram model, which reads the last n-1 words h. One
+weight is used for all positions; expectation-maximization finds the best one on validation text. Scoring text needs two
+numbers per token and no whole rows; `log_rows` and the logits processor give whole rows, which sum to one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.hf.inference import evaluating
+from lidstone.hf.perplexity import Floats, SentenceScores, score_sentences
+from lidstone.ngram.storage.normalisation import check_normalised
+from lidstone.text.sequences import Ids
+from lidstone.text.windows import boundaries
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import LogitsProcessorList
+
+    from lidstone.ngram.table import BackoffTable
+
+ROUNDS, CLOSE = 1000, 1e-7
+
+
+class ThreeScores(NamedTuple):
+    """The same sentences under the network, the n-gram model and their mixture."""
+
+    network: SentenceScores
+    ngram: SentenceScores
+    mixture: SentenceScores
+
+
+def mixture_weight(network: Floats, ngram: Floats) -> float:
+    """The weight of the n-gram model that makes a text most probable, by expectation-maximization.
+
+    Both are negative log-likelihoods of the same tokens. Each round sets the weight to the mean posterior probability
+    that a token came from the n-gram model; the likelihood is concave in the weight, so there is one maximum.
+
+    >>> one_each = np.log([2.0, 4.0]), np.log([4.0, 2.0])      # each model is the better one for one of two tokens
+    >>> round(mixture_weight(*one_each), 6)
+    0.5
+    """
+    if len(network) != len(ngram) or not len(network):
+        raise InputError(
+            f"{len(network)} scores of the network and {len(ngram)} of the n-gram model cannot be mixed",
+            hint="score the same tokens with both",
+        )
+    ratio = np.exp(np.clip(ngram - network, -700, 700))  # q / p~
+    weight = 0.5
+    for _ in range(ROUNDS):
+        before, weight = weight, float((weight / (weight + (1 - weight) * ratio)).mean())
+        if abs(weight - before) < CLOSE:
+            break
+    return weight
+
+
+def mixed_nll(network: Floats, ngram: Floats, weight: float) -> Floats:
+    """Negative log-likelihoods of the mixture.
+
+    >>> np.exp(-mixed_nll(np.log([2.0]), np.log([4.0]), weight=0.5)).tolist()      # (1/2 + 1/4) / 2
+    [0.375]
+    """
+    with np.errstate(divide="ignore"):
+        return -np.logaddexp(np.log1p(-weight) - network, np.log(weight) - ngram)
+
+
+def mix_scores(network: SentenceScores, ngram: Floats, weight: float) -> ThreeScores:
+    """The three scores of sentences whose tokens were scored by both models."""
+    assert network.token_nll is not None
+    mixed = mixed_nll(network.token_nll, ngram, weight)
+    return ThreeScores(network, *(_by_sentence(values, network.lengths) for values in (ngram, mixed)))
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A causal language model and an n-gram table over the same vocabulary, mixed with one weight.
+
+    mixture = Mixture(model, table).fit(valid)              # the weight by EM on sentences of ids
+    mixture.score(test).mixture.perplexity
+    model.generate(ids, logits_processor=mixture.logits_processor(), do_sample=True)
+    """
+
+    model: Any
+    """a torch module whose output has `.logits`, such as a causal model of transformers"""
+    table: BackoffTable
+    weight: float = 0.5
+    """of the n-gram model, from 0 to 1"""
+    limit: int | None = None
+    """the longest sequence that the model reads; by default from its configuration"""
+    allow_unnormalised: bool = False
+    """a table whose probabilities do not sum to one within 1% is refused otherwise"""
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.table, "token_logprobs"):
+            raise InputError(f"a mixture needs a table, not {type(self.table).__name__}", hint="fit a smoother first")
+        if not 0 <= self.weight <= 1:
+            raise InputError(f"the weight of a mixture is {self.weight}", hint="give a weight from 0 to 1, or call fit")
+        if not self.allow_unnormalised:
+            check_normalised(self.table, limit=0.01)
+
+    def fit(self, valid: Sequence[Ids]) -> Mixture:
+        """The same mixture with the weight that fits sentences of validation text best; ids without eos."""
+        network, ngram = self._token_scores(valid)
+        assert network.token_nll is not None
+        if not np.isfinite(network.token_nll).all():
+            raise InputError("the network's scores are not finite", hint="check its weights for NaN")
+        return replace(self, weight=mixture_weight(network.token_nll, ngram))
+
+    def score(self, sentences: Sequence[Ids]) -> ThreeScores:
+        """Score sentences of ids, given without eos, under the network, the n-gram model and the mixture."""
+        return mix_scores(*self._token_scores(sentences), self.weight)
+
+    def log_rows(self, input_ids: Tensor) -> Tensor:
+        """Log of the mixed distribution after every position of `input_ids` (batch, time): (batch, time, V) float64."""
+        with evaluating(self.model):
+            logits = self.model(input_ids=input_ids).logits
+            self._check_size(logits.shape[-1])
+            histories = [self.history(row[: end + 1]) for row in input_ids.tolist() for end in range(len(row))]
+            return self._mix(logits.flatten(0, 1), histories).view(logits.shape)
+
+    def logits_processor(self) -> LogitsProcessorList:
+        """For `model.generate(logits_processor=...)`: each step draws from the mixture."""
+        from transformers import LogitsProcessorList
+
+        return LogitsProcessorList([self.process])
+
+    def process(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Logits of the next token (batch, V) as logarithms of the mixed probabilities, in the type of `scores`.
+
+        Words that are masked in `scores`, with -inf, stay so; the others share the probability.
+        """
+        self._check_size(scores.shape[-1])
+        mixed = self._mix(scores, [self.history(row) for row in input_ids.tolist()])
+        return mixed.masked_fill(scores.isneginf(), -math.inf).log_softmax(-1).to(scores.dtype)
+
+    def history(self, tokens: Sequence[int]) -> list[int]:
+        """The n-gram model's history after these tokens: the last n-1, not beyond a sentence start.
+
+        The first token of a row begins a sentence, whether eos stands before it or not.
+        """
+        recent: list[int] = []
+        for token in reversed(tokens[max(len(tokens) - self.table.order + 1, 0) :]):
+            if self._boundary[token]:
+                return [self.table.vocab.bos, *recent]
+            recent.insert(0, token)
+        return recent if len(tokens) > self.table.order - 2 else [self.table.vocab.bos, *recent]
+
+    @cached_property
+    def _boundary(self) -> NDArray[np.bool_]:
+        return boundaries(self.table.vocab)
+
+    def _token_scores(self, sentences: Sequence[Ids]) -> tuple[SentenceScores, Floats]:
+        eos = self.table.vocab.eos
+        if eos is None:
+            raise InputError("a mixture needs a vocabulary with eos", hint="make the vocabulary with eos=")
+        config = getattr(self.model, "config", None)
+        self._check_size(getattr(config, "vocab_size", self.table.vocab.size))
+        checked = [self._words(sentence, number) for number, sentence in enumerate(sentences, start=1)]
+        reach = self.limit or getattr(config, "max_position_embeddings", None)
+        network = score_sentences(self.model, checked, eos=eos, limit=reach)
+        return network, ngram_nll(self.table, checked)
+
+    def _words(self, sentence: Ids, number: int) -> NDArray[np.int64]:
+        """The ids of a sentence, if each of them is a word."""
+        if np.ndim(sentence) != 1:
+            raise InputError(f"sentence {number} is not a list of ids", hint="pass a list of sentences")
+        ids = self.table.vocab.check_ids(sentence) if len(sentence) else np.empty(0, np.int64)
+        if self._boundary[ids].any():
+            token = ids[self._boundary[ids]][0]
+            raise InputError(
+                f"sentence {number} has the id {token}, which is no word", hint="leave out bos, eos and pad"
+            )
+        return ids
+
+    def _mix(self, logits: Tensor, histories: Sequence[Sequence[int]]) -> Tensor:
+        import torch
+
+        network = torch.log_softmax(logits.double(), -1)
+        ngram = torch.from_numpy(self.table.prob(histories)).to(logits.device).log()
+        share = torch.tensor([1 - self.weight, self.weight], dtype=torch.float64, device=logits.device).log()
+        return torch.logaddexp(network + share[0], ngram + share[1])
+
+    def _check_size(self, size: int) -> None:
+        if size != self.table.vocab.size:
+            raise VocabularyMismatch(
+                f"the table has {self.table.vocab.size} ids, the model {size}",
+                hint="count and fit with the model's own tokenizer",
+            )
+
+
+def ngram_nll(table: BackoffTable, sentences: Sequence[Ids]) -> Floats:
+    """Negative log-likelihood of every token under an n-gram model; ids without eos, whose end is scored too."""
+    end = np.array([table.vocab.eos], dtype=np.int64)
+    stream = np.concatenate([part for sentence in sentences for part in (np.asarray(sentence), end)])
+    return -table.token_logprobs(stream)
+
+
+def _by_sentence(values: Floats, lengths: NDArray[np.int64]) -> SentenceScores:
+    starts = np.cumsum(lengths) - lengths
+    return SentenceScores(np.add.reduceat(values, starts), lengths, values)

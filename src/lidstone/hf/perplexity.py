@@ -1,0 +1,177 @@
+"""Perplexity of neural models from token sums, sentence by sentence.
+
+    perplexity = exp(sum of -log q(token | the tokens before it in its sentence) / number of tokens)
+
+Every token counts, and one end per sentence: tokens = pieces + sentences, as for n-gram models. The model reads eos,
+then the sentence; it never sees the sentence before, so the value does not depend on how training text was packed. A
+sentence longer than the model's limit is scored in pieces; each but the first has half the limit as context. Per
+word, the same sum is divided by words + sentences: use that to compare tokenizations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+from lidstone.hf.inference import evaluating
+from lidstone.text.sequences import IGNORED, Ids, length_batches, padded, pair_inputs, pieces
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Floats = NDArray[np.float64]
+Advance = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceScores:
+    """Negative log-likelihood (natural log) and tokens of each sentence, its end included.
+
+    >>> scores = SentenceScores(np.array([2.0, 4.0]), np.array([1, 2]))
+    >>> round(scores.loss, 4), round(scores.perplexity, 4), scores.tokens
+    (2.0, 7.3891, 3)
+    """
+
+    nll: Floats
+    lengths: NDArray[np.int64]
+    token_nll: Floats | None = None
+    """of each token, sentence after sentence; None if it was not requested"""
+
+    @property
+    def total(self) -> float:
+        """The sum of all negative log-likelihoods."""
+        return float(self.nll.sum())
+
+    @property
+    def tokens(self) -> int:
+        """The denominator: tokens and ends of sentences."""
+        return int(self.lengths.sum())
+
+    @property
+    def loss(self) -> float:
+        """Mean negative log-likelihood per token."""
+        return self.total / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity per token."""
+        return _exp(self.loss)
+
+    def word_perplexity(self, words: int) -> float:
+        """Perplexity per word, given the words of the text without ends of sentences."""
+        return _exp(self.total / (words + len(self.nll)))
+
+    def summary(self, words: int) -> dict[str, Any]:
+        """All of it as plain values, with the denominators."""
+        return {
+            "perplexity": self.perplexity,
+            "loss": self.loss,
+            "nll": self.total,
+            "tokens": self.tokens,
+            "words": words + len(self.nll),
+            "word_perplexity": self.word_perplexity(words),
+        }
+
+
+def score_sentences(
+    model: Any,
+    sentences: Sequence[Ids],
+    *,
+    eos: int,
+    limit: int | None = None,
+    batch_tokens: int = 4096,
+    advance: Advance = lambda amount: None,
+) -> SentenceScores:
+    """Score sentences of ids, given without eos, under a causal language model that reads up to `limit` tokens."""
+    rows = _pieces(sentences, eos, limit)
+    lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
+    nll, tokens = np.zeros(len(sentences)), np.zeros(int(lengths.sum()))
+    starts = np.cumsum(lengths) - lengths
+    for batch in length_batches([len(row.inputs) for row in rows], tokens=batch_tokens):
+        chosen = [rows[number] for number in batch]
+        inputs = padded([row.inputs for row in chosen], eos)
+        losses = _losses(model, {"input_ids": inputs}, padded([row.labels for row in chosen], IGNORED))
+        np.add.at(nll, [row.sentence for row in chosen], losses.sum(-1).numpy())
+        for row, values in zip(chosen, losses.numpy(), strict=True):
+            first = starts[row.sentence] + row.start
+            tokens[first + row.new : first + len(row.labels)] = values[row.new : len(row.labels)]
+        advance(len(batch))
+    return SentenceScores(nll, lengths, tokens)
+
+
+def score_pairs(
+    model: Any,
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
+    *,
+    eos: int,
+    pad: int,
+    batch_tokens: int = 4096,
+    advance: Advance = lambda amount: None,
+) -> SentenceScores:
+    """Score targets, given without eos, under a translation model that reads their sources."""
+    if len(sources) != len(targets) or not len(targets):
+        raise InputError(
+            f"{len(sources)} sources and {len(targets)} targets cannot be scored",
+            hint="pass one source for each target",
+        )
+    nll = np.zeros(len(targets))
+    for batch in length_batches([len(target) + 1 for target in targets], tokens=batch_tokens):
+        inputs, labels = pair_inputs([sources[i] for i in batch], [targets[i] for i in batch], eos, pad)
+        nll[batch] = _losses(model, inputs, labels).sum(-1).numpy()
+        advance(len(batch))
+    return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
+
+
+class _Piece(NamedTuple):
+    """A part of a sentence that the model reads at once."""
+
+    sentence: int
+    start: int
+    """where in the sentence it begins"""
+    new: int
+    """how many of its first labels are context only, scored in the piece before"""
+    inputs: Ids
+    labels: Ids
+
+
+def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[_Piece]:
+    if not len(sentences):
+        raise InputError("there are no sentences to score", hint="pass a text that is not empty")
+    found = []
+    for number, sentence in enumerate(sentences):
+        whole = np.concatenate([[eos], sentence, [eos]])
+        length = len(sentence) + 1
+        for start, new, end in pieces(length, limit or length, (limit or 0) // 2):
+            labels = whole[start + 1 : end + 1].copy()
+            labels[: new - start] = IGNORED
+            found.append(_Piece(number, start, new - start, whole[start:end], labels))
+    return found
+
+
+def _losses(model: Any, inputs: dict[str, NDArray[np.int64]], labels: NDArray[np.int64]) -> Tensor:
+    """Negative log-likelihoods in float64 on the CPU, zero where the label is ignored; (batch, time)."""
+    import torch
+
+    device = next(model.parameters()).device
+    with evaluating(model):
+        logits = model(**{name: torch.from_numpy(array).to(device) for name, array in inputs.items()}).logits
+        return _token_nll(logits, torch.from_numpy(labels).to(device)).double().cpu()
+
+
+def _token_nll(logits: Tensor, labels: Tensor) -> Tensor:
+    """Per position, zero where the label is ignored; (batch, time)."""
+    from torch.nn.functional import cross_entropy
+
+    flat = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    return flat.view(labels.shape)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf

@@ -1,0 +1,1 @@
+"""The laboratory: corpora, recipes, runs, sweeps and reports. The library never imports it."""

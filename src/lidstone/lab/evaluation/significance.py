@@ -1,0 +1,241 @@
+"""Tests of significance: is the difference between two systems more than chance?
+
+    rank_sum             over seeds: Wilcoxon's rank-sum test, exact or by the paper's normal approximation
+    paired_permutation   over sentences: sign flips of log-likelihood differences, statistic their mean
+    paired_bootstrap     over sentences: sacreBLEU's paired bootstrap resampling (in `translation`)
+    holm                 several systems against one baseline: p-values adjusted for the number of tests
+
+Each result is a `Comparison` with its signature. This module scores nothing and runs no model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lidstone.errors import InputError
+from lidstone.lab.evaluation.attainable import warnings_for
+from lidstone.lab.evaluation.effect import Effect, checked, mean_difference, paired_difference
+from lidstone.lab.evaluation.permutation import is_exact, sign_flip_p_values
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One system against one baseline under one test."""
+
+    test: str
+    """`rank-sum`, `paired-permutation` (each perhaps with `-exact`) or `paired-bootstrap`."""
+    system: str
+    baseline: str
+    statistic_name: str
+    statistic: float
+    p_value: float | None
+    """None when there are too few values; `warnings` has the reason."""
+    n: tuple[int, int]
+    """Seeds or sentences of the system and of the baseline."""
+    effect: Effect
+    permutations: int | None = None
+    """Number of random flips or resamples; for an exact test, of all flips."""
+    seed: int | None = None
+    adjusted_p: float | None = None
+    """After the correction; equal to `p_value` without one."""
+    correction: str = "none"
+    metric: str = ""
+    """Signature of what was compared, e.g. sacreBLEU's."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> str:
+        """Everything needed to repeat the test, in the format of sacreBLEU's signatures."""
+        parts = {
+            "test": self.test,
+            "statistic": self.statistic_name.replace(" ", "-"),
+            "n": f"{self.n[0]}+{self.n[1]}" if self.test.startswith("rank-sum") else str(self.n[0]),
+            "permutations": self.permutations,
+            "seed": self.seed,
+            "sided": 2,
+            "correction": self.correction,
+            "interval": f"{self.effect.method}-{self.effect.level:g}",
+        }
+        return "|".join(f"{key}:{value}" for key, value in parts.items() if value is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON and for reports; not-a-number becomes None."""
+        plain = asdict(self) | {
+            "signature": self.signature,
+            "n": list(self.n),
+            "warnings": list(self.warnings),
+        }
+        plain["effect"] = {key: _plain(value) for key, value in plain["effect"].items()}
+        return {key: _plain(value) for key, value in plain.items()}
+
+
+def rank_sum(
+    system: ArrayLike,
+    baseline: ArrayLike,
+    *,
+    exact: bool = True,
+    names: tuple[str, str] = ("system", "baseline"),
+) -> Comparison:
+    """Wilcoxon's rank-sum test over independent seeds, two-sided.
+
+    With `exact=False` it is `scipy.stats.ranksums`, the normal approximation that the paper uses. With few seeds it can
+    be smaller than any exact p-value (three against three: 0.0495, exact 0.1), which gives a warning.
+
+    >>> answer = rank_sum([1.0, 2.0, 3.0, 4.0, 5.0], [6.0, 7.0, 8.0, 9.0, 10.0])
+    >>> answer.p_value == 2 / 252, answer.signature
+    (True, 'test:rank-sum-exact|statistic:rank-sum|n:5+5|sided:2|correction:none|interval:welch-t-0.95')
+    """
+    x, y = checked(system, f"the scores of {names[0]}"), checked(baseline, f"the scores of {names[1]}")
+    test, n = "rank-sum-exact" if exact else "rank-sum", (len(x), len(y))
+    effect = mean_difference(x, y)
+    ranks = _midranks(np.concatenate([x, y]))
+    statistic, p_value = float(ranks[: len(x)].sum()), None
+    if min(n) >= 2:
+        p_value = _rank_sum_exact(ranks, len(x)) if exact else _rank_sum_normal(x, y)
+    return Comparison(
+        test,
+        *names,
+        "rank sum",
+        statistic,
+        p_value,
+        n,
+        effect,
+        adjusted_p=p_value,
+        warnings=warnings_for(test, n),
+    )
+
+
+def paired_permutation(
+    system: ArrayLike,
+    baseline: ArrayLike,
+    *,
+    permutations: int = 10_000,
+    seed: int = 1,
+    names: tuple[str, str] = ("system", "baseline"),
+) -> Comparison:
+    """Paired permutation test over sentence log-likelihoods (or seeds) on the mean difference, two-sided.
+
+    >>> answer = paired_permutation([2.0, 4.0, 6.0, 8.0, 10.0], [1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> answer.p_value, answer.warnings[0]  # 2 of 32 flips
+    (0.0625, 'paired-permutation with 5 pairs cannot go below p = 0.0625, so 0.05 is out of reach')
+    """
+    return paired_permutations({names[0]: system}, baseline, permutations=permutations, seed=seed, name=names[1])[0]
+
+
+def paired_permutations(
+    systems: Mapping[str, ArrayLike],
+    baseline: ArrayLike,
+    *,
+    permutations: int = 10_000,
+    seed: int = 1,
+    name: str = "baseline",
+) -> list[Comparison]:
+    """Test many systems against one baseline with shared flips; equals `paired_permutation` one by one."""
+    if permutations < 1:
+        raise InputError(f"permutations is {permutations}", hint="use at least 1, better 10,000")
+    base = checked(baseline, f"the sentences of {name}")
+    columns = [checked(values, f"the sentences of {key}") for key, values in systems.items()]
+    for key, column in zip(systems, columns, strict=True):
+        same_length(key, len(column), name, len(base))
+    if not columns:
+        return []
+    differences = np.stack(columns, axis=1) - base[:, None]  # (sentences, systems)
+    n, exact = len(base), is_exact(len(base), permutations)
+    test = "paired-permutation-exact" if exact else "paired-permutation"
+    p_values = sign_flip_p_values(differences, permutations, seed) if n >= 2 else [None] * len(columns)
+    return [
+        Comparison(
+            test, key, name, "mean difference", float(column.mean()), _plain_float(p), (n, n),
+            paired_difference(column), permutations=2**n if exact else permutations,
+            seed=None if exact else seed, adjusted_p=_plain_float(p),
+            warnings=warnings_for(test, (n, n), permutations),
+        )
+        for key, column, p in zip(systems, differences.T, p_values, strict=True)
+    ]  # fmt: skip
+
+
+def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Adjust the p-values of several comparisons; those without one are not counted.
+
+    >>> low, high = holm([rank_sum([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])] * 2)
+    >>> low.p_value, low.adjusted_p, low.correction
+    (0.1, 0.2, 'holm-2')
+    """
+    tested = [c.p_value for c in comparisons if c.p_value is not None]
+    adjusted = iter(holm_adjust(tested))
+    return [
+        replace(
+            c,
+            adjusted_p=None if c.p_value is None else next(adjusted),
+            correction=f"holm-{len(tested)}" if len(tested) > 1 else "none",
+            warnings=warnings_for(c.test, c.n, c.permutations, len(tested)),
+        )
+        for c in comparisons
+    ]
+
+
+def holm_adjust(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment: the k-th smallest of m times (m - k + 1), made monotone, at most 1.
+
+    >>> holm_adjust([0.01, 0.04, 0.03])  # 0.01*3, then 0.03*2; 0.04*1 may not fall below 0.06
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for step, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, p_values[index] * (len(p_values) - step)))
+        adjusted[index] = highest
+    return adjusted
+
+
+def _rank_sum_normal(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy import stats
+
+    return float(stats.ranksums(x, y).pvalue)
+
+
+def _rank_sum_exact(ranks: np.ndarray, n: int) -> float:
+    """Share of all choices of n ranks whose sum is at least as far from its mean; ties keep their mid-ranks."""
+    doubled = np.rint(2 * ranks).astype(int).tolist()  # mid-ranks are multiples of one half
+    ways = _subset_sums(doubled, n)
+    centre = n * sum(doubled) / len(doubled)
+    seen = abs(sum(doubled[:n]) - centre) - 1e-9
+    return sum(count for total, count in ways.items() if abs(total - centre) >= seen) / sum(ways.values())
+
+
+def _subset_sums(values: list[int], size: int) -> dict[int, int]:
+    """How many subsets of `size` members have each sum."""
+    ways: list[dict[int, int]] = [{0: 1}] + [{} for _ in range(size)]
+    for value in values:
+        for taken in range(size, 0, -1):
+            for total, count in ways[taken - 1].items():
+                ways[taken][total + value] = ways[taken].get(total + value, 0) + count
+    return ways[size]
+
+
+def _midranks(values: np.ndarray) -> np.ndarray:
+    from scipy import stats
+
+    return np.asarray(stats.rankdata(values))
+
+
+def same_length(system: str, n: int, baseline: str, m: int) -> None:
+    """Raise an error if two systems cannot be paired: they have different numbers of sentences."""
+    if n != m:
+        raise InputError(
+            f"a paired test needs the same sentences: {system} has {n}, {baseline} has {m}",
+            hint="score both systems on the same test set",
+        )
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _plain_float(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,103 @@
+"""Regularizers to compare with: label smoothing, unigram label smoothing, the confidence penalty.
+
+The first two are tables of order 1 for `SmoothedCrossEntropy` in its exact, token-wise form: the target is
+(1 - gamma) onehot + gamma base, with the uniform distribution (as `torch.nn.CrossEntropyLoss(label_smoothing=gamma)`,
+where every id can be predicted) or the unigram distribution of the training text as base.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from lidstone.errors import InputError
+from lidstone.loss.checks import check_shapes
+from lidstone.loss.loss import LossParts, SmoothedLoss
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.smoothers.base import empty_level, uniform, unigrams
+from lidstone.ngram.table import BackoffTable
+
+
+def uniform_table(counts: Counts) -> BackoffTable:
+    """The uniform distribution over the event space, after every history.
+
+    >>> from lidstone import Vocabulary, count
+    >>> uniform_table(count([[1, 2]], Vocabulary(size=4, eos=0), order=1)).prob([()]).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+    return _table("label-smoothing", counts, uniform(counts))
+
+
+def unigram_table(counts: Counts) -> BackoffTable:
+    """The unigram distribution of the text, after every history.
+
+    >>> from lidstone import Vocabulary, count
+    >>> unigram_table(count([[1, 1, 2]], Vocabulary(size=4, eos=0), order=1)).prob([()]).tolist()
+    [[0.25, 0.5, 0.25, 0.0]]
+    """
+    return _table("unigram-label-smoothing", counts, unigrams(counts))
+
+
+class ConfidencePenalty(SmoothedLoss):
+    """Cross-entropy minus gamma times the entropy of the model's distribution (Pereyra et al., 2017).
+
+    loss = -log q(y) - gamma H(q),    H(q) = -sum_w q(w) log q(w)
+
+    >>> loss = ConfidencePenalty(gamma=0.5)
+    >>> logits, labels = torch.zeros(1, 1, 4, requires_grad=True), torch.tensor([[2]])
+    >>> round(loss(logits, labels).total.item(), 4)              # log 4 - 0.5 log 4
+    0.6931
+    """
+
+    def __init__(self, gamma: float, **options: Any) -> None:
+        if gamma < 0:
+            raise InputError(f"the strength of a confidence penalty is {gamma}", hint="use gamma >= 0")
+        if options.get("weight") is not None:
+            raise InputError("the confidence penalty has no class weights", hint="leave weight= out")
+        super().__init__(None, None, **options)
+        self.gamma = gamma
+
+    @property
+    def signature(self) -> dict[str, Any]:
+        """Everything that determines this loss."""
+        return {"confidence_penalty": self.gamma, "schedule": str(self.schedule)}
+
+    def forward(
+        self,
+        logits: Tensor,  # (batch, time, V)
+        labels: Tensor,  # (batch, time)
+        histories: Tensor | None = None,
+        num_items: Tensor | int | float | None = None,
+    ) -> LossParts:
+        """The loss of logits that score the labels at the same positions; plain NLL in eval mode."""
+        if self.reduction == "none":
+            raise InputError("the confidence penalty sums over positions", hint='use reduction="mean" or "sum"')
+        check_shapes(logits, labels)
+        labels = self._gold(labels, logits.shape[-1])
+        counted = labels >= 0
+        scale = self._scale(counted, num_items).view(labels.shape)
+        logs = log_softmax(logits.float().masked_fill(~counted[..., None], 0), -1)
+        gold = torch.where(counted, labels, 0)[..., None]
+        nll = -(logs.gather(-1, gold)[..., 0] * scale).sum()
+        if not (self.training and torch.is_grad_enabled()):
+            return LossParts(nll, nll, nll * 0, nll * 0)
+        entropy = -(logs.exp() * logs.masked_fill(logs.isneginf(), 0)).sum(-1)  # 0 log 0 = 0
+        penalty = -self.gamma * self.schedule(self.progress) * (entropy * scale).sum()
+        return LossParts(nll + penalty, nll.detach(), penalty.detach(), nll.detach() * 0)
+
+
+def _table(name: str, counts: Counts, base: Any) -> BackoffTable:
+    if counts.order != 1:
+        raise InputError(
+            f"{name} has no histories, but the counts have order {counts.order}", hint="count with order=1"
+        )
+    signature = {
+        "smoother": name,
+        "order": 1,
+        "vocabulary": counts.vocab.fingerprint,
+        "counts": counts.fingerprint,
+    }
+    return BackoffTable(counts.vocab, counts.trie, base, *empty_level(counts), signature)

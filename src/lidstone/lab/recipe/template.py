@@ -1,0 +1,232 @@
+"""`lidstone init`: write a commented recipe for a user's own text.
+
+The methods are those that docs/regularizer.md recommends; names, language and tokenization come from `recipe/guess.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from lidstone.errors import DataError, RecipeError
+from lidstone.files import write_text
+from lidstone.lab.recipe.guess import Facts, examine, study_name
+from lidstone.lab.recipe.recipe import make_recipe
+from lidstone.lab.recipe.yaml import parse_yaml
+from lidstone.text.corpora import aligned, read_lines
+
+
+@dataclass(frozen=True)
+class Size:
+    """The sizes of network and training for an amount of text."""
+
+    words: float
+    """Up to so many words of training text."""
+    merges: int
+    layers: int
+    width: int
+    ffn: int
+    learning_rate: str
+    warmup_steps: int
+    accumulation: int
+    why: str
+
+
+SIZES = (
+    Size(300_000, 2_000, 2, 128, 512, "2e-3", 100, 1, "little text: a small network, minutes on two CPU cores"),
+    Size(3_000_000, 8_000, 4, 256, 1024, "1e-3", 500, 1, "some text: a medium network, best on a GPU"),
+    Size(float("inf"), 16_000, 6, 512, 2048, "5e-4", 4000, 4, "the paper's network: needs a GPU"),
+)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The choices that a recipe is written from."""
+
+    task: str
+    name: str
+    files: tuple[str, ...]
+    facts: tuple[Facts, ...]
+    """of source and target for a translation; of all text for a language model"""
+    size: Size
+
+    @property
+    def tokenization(self) -> str:
+        """The recipe's value: language models leave tokenized text as it is; translations are detokenized."""
+        guessed = self.facts[-1].tokenization
+        if self.task == "mt":
+            return "moses" if guessed == "none" else guessed
+        return "none" if guessed == "done" else guessed
+
+    def lines(self) -> list[str]:
+        """What was chosen and why, for the user."""
+        target = self.facts[-1]
+        return [
+            f"{target.samples:,} samples, {target.words:,} words: {self.size.why}",
+            f"name: {self.name}",
+            f"language: {' to '.join(facts.language for facts in self.facts)}",
+            f"tokenization: {self.tokenization}, because {target.why}",
+            "methods: none, label smoothing, modified Kneser-Ney trigrams (what docs/regularizer.md recommends)",
+        ]
+
+
+def write_recipe(
+    task: str, files: Sequence[str], output: str | Path, *, name: str | None = None, force: bool = False
+) -> Choices:
+    """Write a recipe for these files, and return what was chosen; the recipe is checked before it is written."""
+    path = Path(output)
+    if path.exists() and not force:
+        raise RecipeError(f"{path} exists already", hint="choose another --output, or --force to replace it")
+    choices = choose(task, files, name=name)
+    write_text(path, recipe_text(choices, folder=path.parent))
+    return choices
+
+
+def choose(task: str, files: Sequence[str], *, name: str | None = None) -> Choices:
+    """Read the text and choose sizes and settings; for `mt` the two files are source and target."""
+    if task not in ("lm", "mt"):
+        raise RecipeError(f"there is no task {task!r}", hint="use lm or mt")
+    sides = _read(task, files)
+    facts = tuple(examine(lines, file) for lines, file in sides)
+    size = next(size for size in SIZES if facts[-1].words <= size.words)
+    return Choices(task, name or study_name(files), tuple(files), facts, size)
+
+
+def recipe_text(choices: Choices, *, folder: Path | None = None) -> str:
+    """The YAML of a recipe; paths are relative to `folder`."""
+    places = [os.path.relpath(file, folder or Path()) for file in choices.files]
+    parts = [_head(choices), _corpus(choices, places), _network(choices), _methods(choices), _training(choices)]
+    text = "\n".join(parts)
+    make_recipe(parse_yaml(text), origin="the new recipe")
+    return text
+
+
+def _read(task: str, files: Sequence[str]) -> list[tuple[list[str], str]]:
+    """The non-empty lines of each side, with one of its files; files that cannot be used are an error."""
+    if task == "mt" and len(files) != 2:
+        raise RecipeError(f"translation needs two files, not {len(files)}", hint="give SOURCE and TARGET")
+    if not files:
+        raise RecipeError("no text given", hint="give one or more text files")
+    texts = [list(read_lines(file)) for file in files]
+    if task == "mt":
+        aligned(texts, files)
+        sides = [([line for line in text if line.strip()], file) for text, file in zip(texts, files, strict=True)]
+    else:
+        sides = [([line for text in texts for line in text if line.strip()], files[0])]
+    if not sides[-1][0]:
+        raise DataError(f"{files[-1]} has no text", hint="use a file with one sentence per line")
+    return sides
+
+
+def _head(choices: Choices) -> str:
+    kind = "a language model" if choices.task == "lm" else "a translation model"
+    facts = choices.facts[-1]
+    return f"""\
+# A recipe for {kind} on your own text: {facts.samples:,} samples, {facts.words:,} words.
+# lidstone train THIS_FILE trains each method once; lidstone sweep THIS_FILE chooses strengths and trains several seeds.
+# Every key is explained in docs/recipes.md; --set key.sub=value changes one for a single run.
+# Chosen for the amount of text: {choices.size.why}.
+task: {choices.task}
+name: {_quoted(choices.name)}
+"""
+
+
+def _corpus(choices: Choices, places: Sequence[str]) -> str:
+    tokenization = f"tokenization: {choices.tokenization}".ljust(30)
+    languages = [_quoted(facts.language) for facts in choices.facts]
+    why = f"# guessed: {choices.facts[-1].why}; moses splits it off"
+    if choices.task == "lm":
+        listed = "".join(f"\n    - {_quoted(place)}" for place in places)
+        return f"""\
+corpus:
+  train:                          # paths are relative to this file; several files are read one after the other{listed}
+  # valid: FILE                   # without these two, every ninth and tenth block of ten lines is held out
+  # test: FILE
+  target_language: {languages[-1]}           # guessed; Moses uses it
+  {tokenization}  {why}
+  lowercase: false
+  # fraction: 0.1                 # use a part only, to try things out
+"""
+    return f"""\
+corpus:
+  train:                          # paths are relative to this file; line n of one translates line n of the other
+    source: {_quoted(places[0])}
+    target: {_quoted(places[1])}
+  # valid: {{source: FILE, target: FILE}}   # without these two, every ninth and tenth block of ten pairs is held out
+  # test: {{source: FILE, target: FILE}}
+  source_language: {languages[0]}           # language codes, for Moses
+  target_language: {languages[1]}
+  {tokenization}  {why}; done: it is tokenized already
+  lowercase: false
+  max_length: 175                 # as fairseq's script for IWSLT-14
+  max_ratio: 1.5                  # the same
+"""
+
+
+def _network(choices: Choices) -> str:
+    size, language_model = choices.size, choices.task == "lm"
+    return f"""\
+tokenizer:
+  kind: bpe                       # word: split at spaces only
+  merges: {size.merges}
+
+model:
+  kind: transformer-{choices.task}            # auto, with checkpoint: FOLDER, continues a Hugging Face causal model
+  layers: {size.layers}
+  width: {size.width}
+  heads: 4
+  ffn: {size.ffn if language_model else size.ffn // 2}
+  dropout: {0.1 if language_model else 0.3}                    # the paper's
+  max_positions: 512
+"""
+
+
+def _methods(choices: Choices) -> str:
+    also = "# Every run also scores the n-gram model alone, and its mixture with the network.\n"
+    return f"""\
+{also if choices.task == "lm" else ""}regularizer:                      # for all methods; see docs/regularizer.md
+  order: 3                        # n-grams of this length; the paper uses 2
+  form: exact                     # the signed identity; published: as the paper prints it
+  empirical: token
+
+methods:                          # what is compared; delete what you do not need
+  - {{name: none}}
+  - {{kind: label_smoothing, gamma: 0.1}}
+  - smoother: modified-kneser-ney
+    parameters: {{fallback: [0.5, 1.0, 1.5]}}   # discounts for text with too few rare n-grams to estimate them
+    gamma: {0.25 if choices.task == "lm" else 0.1}
+"""
+
+
+def _training(choices: Choices) -> str:
+    size, language_model = choices.size, choices.task == "lm"
+    block = "\n  block_length: 128               # tokens read at a time" if language_model else ""
+    return f"""\
+training:
+  epochs: 30                      # at most: patience ends it earlier
+  max_steps: null
+  batch_tokens: {2048 if language_model else 4096}
+  accumulation: {size.accumulation}
+  learning_rate: {size.learning_rate}
+  warmup_steps: {size.warmup_steps}
+  clip: 1.0{block}
+  patience: 3                     # evaluations without a better validation score
+  seed: 1
+
+evaluation:
+  metric: {"perplexity" if language_model else "bleu"}
+
+sweep:                            # lidstone sweep THIS_FILE
+  axes:
+    regularizer.gamma: {"[0.1, 0.25, 0.6]" if language_model else "[0.1, 0.3]"}   # the less text, the higher
+  seeds: [1, 2, 3]
+"""
+
+
+def _quoted(text: str) -> str:
+    """A string as YAML would write it on one line."""
+    return yaml.safe_dump(text, allow_unicode=True, width=10**6, default_style='"').strip()

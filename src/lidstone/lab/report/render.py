@@ -1,0 +1,218 @@
+"""Tables as text, Markdown, LaTeX, CSV and JSON. Each renderer escapes what its format could misread."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lidstone.lab.report.beside import NgramAlone
+from lidstone.lab.report.labels import latex_escape
+from lidstone.lab.report.table import Row, Table
+
+
+def to_text(table: Table) -> str:
+    """Columns for a terminal: `*best*`, `_second_`."""
+    head = ["method", *score_heads(table), _seed_head(table)]
+    body = [[row.label.text(), _text_value(row), *mixed_cell(table, row), _seed_cell(table, row)] for row in table.rows]
+    if table.ngram:
+        body.append([table.ngram.label, ngram_value(table.ngram), "", ""])
+    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
+    lines = [_columns(line, widths) for line in [head, ["-" * width for width in widths], *body]]
+    return "\n".join([*lines, "", _plain_caption(table)]) + "\n"
+
+
+def to_markdown(table: Table) -> str:
+    """A GitHub table: bold best, second underlined."""
+    heads = score_heads(table)
+    lines = [f"| Method | {' | '.join(heads)} | {_seed_head(table)} |", "|:--|" + "--:|" * (len(heads) + 1)]
+    for row in table.rows:
+        value = {1: "**{}**", 2: "<u>{}</u>"}.get(row.rank, "{}").format(number(row.value))
+        scores = [value + row.marks + _error(row), *mixed_cell(table, row)]
+        lines.append("| " + " | ".join([markdown_escape(row.label.text()), *scores, _seed_cell(table, row)]) + " |")
+    if table.ngram:
+        lines.append(f"| {markdown_escape(table.ngram.label)} | {ngram_value(table.ngram)} | | |")
+    return "\n".join([*lines, "", markdown_escape(table.caption)]) + "\n"
+
+
+def to_latex(table: Table, label: str = "") -> str:
+    r"""A `table` for `\usepackage{booktabs}`, in the paper's own form."""
+    heads = [latex_escape(name) for name in score_heads(table)]
+    head = " & ".join(["Smoothing method", *heads, _seed_head(table)]) + r" \\"
+    body = []
+    for place, row in enumerate(table.rows):
+        if place == table.rule_after and 0 < place < len(table.rows):
+            body.append(r"\midrule")
+        mixed = [latex_escape(cell) for cell in mixed_cell(table, row)]
+        body.append(" & ".join([row.label.latex(), _latex_value(row), *mixed, _seed_cell(table, row)]) + r" \\")
+    if table.ngram:
+        body += [r"\midrule", f"{latex_escape(table.ngram.label)} & {ngram_value(table.ngram)} & & \\\\"]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{ll{'l' * len(heads)}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+    ]
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{latex_escape(table.caption)}}}"]
+    lines.append(rf"\label{{{label or 'tab:' + table.kind}}}")
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+    """One line for each row of each table, full precision."""
+    records = [record for table in tables for record in table.records()]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: csv_safe(value) for key, value in record.items()} for record in records)
+    return out.getvalue()
+
+
+def to_dict(tables: Sequence[Table], **more: Any) -> dict[str, Any]:
+    """Rows, captions and `more` as values that JSON can represent."""
+    plain = [{"kind": table.kind, "caption": table.caption, "rows": table.records()} for table in tables]
+    return dict(jsonable({"schema": 1, **more, "tables": plain}))
+
+
+def to_json(value: Any) -> str:
+    """Values as strict JSON."""
+    return json.dumps(jsonable(value), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def jsonable(value: Any) -> Any:
+    """The value with tuples as lists, and None for NaN and infinity, for strict JSON.
+
+    >>> jsonable({"a": (1.0, float("nan"))})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    return [jsonable(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def markdown_escape(text: str) -> str:
+    r"""Text escaped for Markdown.
+
+    >>> print(markdown_escape("a|b *c* <script>"))
+    a\|b \*c\* &lt;script&gt;
+    """
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    return re.sub(r"([\\`*_\[\]|~$!])", r"\\\1", escaped)
+
+
+def csv_safe(value: Any) -> Any:
+    """A cell that spreadsheets do not interpret as a formula.
+
+    >>> csv_safe("=1+1"), csv_safe(-1.5), csv_safe("katz")
+    ("'=1+1", -1.5, 'katz')
+    """
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A score for a table.
+
+    >>> number(137.413), number(float("inf")), number(float("nan")), number(2.5e7)
+    ('137.41', '∞', 'diverged', '2.50e+07')
+    """
+    if math.isnan(value):
+        return "diverged"
+    if math.isinf(value):
+        return "∞"
+    return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.2e}"
+
+
+def signed(value: float) -> str:
+    """A difference with its sign; minus is U+2212.
+
+    >>> signed(-9.694), signed(0.5)
+    ('−9.69', '+0.50')
+    """
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def p_text(p: float | None) -> str:
+    """A p-value as text.
+
+    >>> p_text(0.0312), p_text(0.00001), p_text(None)
+    ('p = 0.031', 'p < 0.001', 'no p-value')
+    """
+    if p is None:
+        return "no p-value"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def direction_text(comparison: Mapping[str, Any]) -> str:
+    """The direction of a difference, to be followed by the name of the baseline.
+
+    >>> direction_text({"direction": "worse"}), direction_text({"direction": None})
+    ('worse than', 'against')
+    """
+    words = {"better": "better than", "worse": "worse than", "equal": "equal to"}
+    return words.get(str(comparison.get("direction")), "against")
+
+
+def score_heads(table: Table) -> list[str]:
+    """The columns of scores: one, or the network alone and with the n-gram model."""
+    name = f"{table.metric.name} {table.metric.arrow}"
+    return [f"{name}, alone", "+ n-gram"] if table.ngram else [name]
+
+
+def mixed_cell(table: Table, row: Row) -> list[str]:
+    """The cell with the score of the mixture; no cell if the table has no such column."""
+    if not table.ngram:
+        return []
+    if not math.isfinite(row.mixed):
+        return ["–"]
+    error = f" ± {number(row.mixed_error)}" if math.isfinite(row.mixed_error) else ""
+    fewer = f" ({row.mixed_runs} of {len(row.values)})" if row.mixed_runs < len(row.values) else ""
+    return [number(row.mixed) + error + fewer]
+
+
+def ngram_value(ngram: NgramAlone) -> str:
+    """The score of the n-gram model; a range where the runs have different training text."""
+    return number(ngram.low) if ngram.low == ngram.high else f"{number(ngram.low)} to {number(ngram.high)}"
+
+
+def _error(row: Row) -> str:
+    return f" ± {number(row.error)}" if math.isfinite(row.error) else ""
+
+
+def _text_value(row: Row) -> str:
+    return {1: "*{}*", 2: "_{}_"}.get(row.rank, "{}").format(number(row.value)) + row.marks + _error(row)
+
+
+def _latex_value(row: Row) -> str:
+    value = latex_escape(number(row.value))
+    value = {1: rf"\textbf{{{value}}}", 2: rf"\underline{{{value}}}"}.get(row.rank, value)
+    marks = row.marks.replace("†", r"\dagger").replace("‡", r"\ddagger").replace("–", r"\mbox{--}")
+    raised = f"$^{{{marks}}}$" if marks else ""
+    error = rf" {{\small $\pm {number(row.error)}$}}" if math.isfinite(row.error) else ""
+    return value + raised + error
+
+
+def _seed_head(table: Table) -> str:
+    return "seeds" if table.kind == "seeds" else "seed"
+
+
+def _seed_cell(table: Table, row: Row) -> str:
+    return str(len(row.values)) if table.kind == "seeds" else f"{row.seeds[0]} of {row.settings_tried}"
+
+
+def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _plain_caption(table: Table) -> str:
+    return table.caption.replace("best in bold, second underlined", "*best*, _second_").replace(
+        "Best in bold, second underlined", "Best as *best*, second as _second_"
+    )

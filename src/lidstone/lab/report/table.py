@@ -1,0 +1,278 @@
+"""The paper's two tables as values: means over seeds, and best seeds.
+
+A table is a function of methods and of given comparisons; this module neither renders nor tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lidstone.lab.report.beside import NgramAlone, describe, mixed_score, ngram_alone
+from lidstone.lab.report.labels import Label
+from lidstone.lab.report.methods import Method, Metric, validation_metric
+
+DAGGER, DOUBLE_DAGGER = "†", "‡"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method in a table."""
+
+    key: str
+    label: Label
+    value: float
+    error: float
+    """Standard error of the mean; NaN where there is none."""
+    values: tuple[float, ...]
+    seeds: tuple[int, ...]
+    settings_tried: int
+    rank: int = 0
+    """1 for the best, 2 for the second, 0 for the others."""
+    marks: str = ""
+    """Daggers after the number."""
+    comparisons: tuple[Mapping[str, Any], ...] = ()
+    mixed: float = math.nan
+    """The same network mixed with the n-gram model of its training text."""
+    mixed_error: float = math.nan
+    mixed_runs: int = 0
+    """How many of the runs keep a score of the mixture."""
+    alone: bool = True
+    """False for a network that needs the n-gram model at test time, too (the residual): it is not ranked."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows and their caption."""
+
+    kind: str
+    """`seeds` or `best-seed`."""
+    metric: Metric
+    rows: tuple[Row, ...]
+    caption: str
+    about: str = ""
+    """What was tested: corpus, size, metric."""
+    rule_after: int = 1
+    """Rows above the inner rule: the baselines."""
+    ngram: NgramAlone | None = None
+    """Language models: the n-gram model of the training text, if the runs have its scores."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as plain dictionaries."""
+        return [_record(self, row) for row in self.rows]
+
+
+def seed_table(
+    methods: Sequence[Method], metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str, about: str
+) -> Table:
+    """Mean and standard error over seeds, best and second marked, a dagger for significantly better than `baseline`."""
+    used = [c for c in comparisons if c.get("scope") == "seeds"]
+    rows = [_seed_row(method, metric, used, baseline) for method in methods]
+    counts = sorted({len(row.values) for row in rows})
+    mean = "mean ± standard error over " if counts[-1:] != [1] else ""
+    caption = _join(
+        f"{metric.name} on {about}, {mean}{_seeds(counts)}",
+        _direction(metric),
+        "best in bold, second underlined",
+        _not_ranked(rows),
+        _settings_note(methods, metric),
+        _daggers(used, _caption_name(methods, baseline), {DAGGER: 0.05}),
+        _worse(methods, rows, baseline),
+        _ngram_words(methods, rows, metric),
+    )
+    ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
+    return Table("seeds", metric, ranked(rows, metric), caption, about, ngram=ngram)
+
+
+def best_seed_table(
+    methods: Sequence[Method],
+    metric: Metric,
+    comparisons: Sequence[Mapping[str, Any]],
+    baselines: tuple[str, str | None],
+    about: str,
+) -> Table:
+    """The best seed of each method, with one symbol against each of the two baselines."""
+    used = [c for c in comparisons if c.get("scope") == "best-seed"]
+    rows = [_best_row(method, metric, used, baselines) for method in methods]
+    counts = sorted({row.settings_tried for row in rows})
+    both, *second = (_caption_name(methods, key) for key in baselines if key)
+    both += f" (first symbol) and {second[0]} (second)" if second else ""
+    caption = _join(
+        f"{metric.name} on {about}, best (on the test set) of {_seeds(counts)}",
+        _direction(metric),
+        "best in bold, second underlined",
+        _not_ranked(rows),
+        _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
+        *(_worse(methods, rows, baseline) for baseline in baselines if baseline),
+        _ngram_words(methods, rows, metric),
+    )
+    ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
+    above = sum(row.key in baselines for row in rows[:2])
+    return Table("best-seed", metric, ranked(rows, metric), caption, about, rule_after=above, ngram=ngram)
+
+
+def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
+    """The rows with the best and the second best marked; a single row is not marked."""
+    finite = [row for row in rows if math.isfinite(row.value) and row.alone]
+    best = sorted({metric.order(row.value) for row in finite})[:2]  # rows of one score share a place
+    places = {row.key: best.index(metric.order(row.value)) + 1 for row in finite if metric.order(row.value) in best}
+    return tuple(replace(row, rank=places.get(row.key, 0) if len(finite) > 1 else 0) for row in rows)
+
+
+def _ngram_words(methods: Sequence[Method], rows: Sequence[Row], metric: Metric) -> str:
+    runs = [run for method in methods for run in method.chosen.runs]
+    return describe(ngram_alone(runs, metric), [row.value for row in rows], metric, runs[0].task if runs else "")
+
+
+def _seed_row(method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str) -> Row:
+    values = tuple(method.chosen.values("test", metric))
+    mixed, mixed_error, mixed_runs = mixed_score(method.chosen.runs, metric)
+    mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] == baseline)
+    return Row(
+        method.key, method.label, float(np.mean(values)), _standard_error(values), values,
+        tuple(run.seed for run in method.chosen.runs), len(method.settings),
+        marks=DAGGER if any(_symbol(c) for c in mine) and np.isfinite(values).all() else "", comparisons=mine,
+        mixed=mixed, mixed_error=mixed_error, mixed_runs=mixed_runs, alone=_stands_alone(method),
+    )  # fmt: skip
+
+
+def _best_row(
+    method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baselines: tuple[str, str | None]
+) -> Row:
+    run = method.chosen.best_run(metric)
+    value = run.value("test", metric.key)
+    mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] in baselines)
+    return Row(
+        method.key, method.label, value, math.nan, (value,), (run.seed,), len(method.chosen.runs),
+        marks=two_way([next((_symbol(c) for c in mine if c["baseline"] == b), "") for b in baselines if b]),
+        comparisons=mine, mixed=run.beside("mixture", metric.key), mixed_runs=1, alone=_stands_alone(method),
+    )  # fmt: skip
+
+
+def two_way(symbols: Sequence[str]) -> str:
+    """Symbols against the first and the second baseline as the paper prints them.
+
+    >>> two_way(["‡", "†"]), two_way(["‡", ""]), two_way(["", "†"]), two_way(["", ""])
+    ('‡/†', '‡', '–/†', '')
+    """
+    first, second = (*symbols, "")[:2] if len(symbols) < 2 else symbols[:2]
+    return f"{first or '–'}/{second}" if second else first
+
+
+def _symbol(comparison: Mapping[str, Any]) -> str:
+    """A dagger if the system is significantly better; the caption names those that are significantly worse."""
+    p = _adjusted_p(comparison) if comparison.get("better") else 1.0
+    return DOUBLE_DAGGER if p < 0.01 else DAGGER if p < 0.05 else ""
+
+
+def _worse(methods: Sequence[Method], rows: Sequence[Row], baseline: str) -> str:
+    """Which rows are significantly worse than a baseline."""
+    names = [
+        _caption_name(methods, row.key)
+        for row in rows
+        for c in row.comparisons
+        if c["baseline"] == baseline and c.get("direction") == "worse" and _adjusted_p(c) < 0.05
+    ]
+    return f"significantly worse than {_caption_name(methods, baseline)}: {', '.join(names)}" if names else ""
+
+
+def _adjusted_p(comparison: Mapping[str, Any]) -> float:
+    """The corrected p-value; 1 where no test could be made."""
+    p = comparison.get("adjusted_p")
+    return 1.0 if p is None else float(p)
+
+
+def _stands_alone(method: Method) -> bool:
+    return method.chosen.runs[0].method.get("kind") != "residual"
+
+
+def _not_ranked(rows: Sequence[Row]) -> str:
+    names = " and ".join(row.label.short for row in rows if not row.alone)
+    return f"{names} needs the n-gram model at test time, too, and is not ranked" if names else ""
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def _seeds(counts: Sequence[int]) -> str:
+    if len(counts) == 1:
+        return f"{counts[0]} seed{'s' if counts[0] != 1 else ''}"
+    return f"{counts[0]} to {counts[-1]} seeds"
+
+
+def _direction(metric: Metric) -> str:
+    return f"{'lower' if metric.lower_is_better else 'higher'} is better"
+
+
+def _settings_note(methods: Sequence[Method], metric: Metric) -> str:
+    tried = max((len(method.settings) for method in methods), default=1)
+    runs = [run for method in methods for run in method.chosen.runs]
+    chosen_by = validation_metric(runs, metric) if methods else metric
+    by = "" if chosen_by == metric else f" by {chosen_by.name}"
+    return f"settings chosen on validation{by} among up to {tried} of each method" if tried > 1 else ""
+
+
+def _daggers(comparisons: Sequence[Mapping[str, Any]], baseline: str, levels: Mapping[str, float]) -> str:
+    tested = [c for c in comparisons if c.get("p_value") is not None]
+    if not tested:
+        return "no test of significance was made"
+    symbols = " and ".join(f"{symbol} p < {level:g}" for symbol, level in levels.items())
+    tests = " and ".join(sorted({str(c["test"]) for c in tested}))
+    corrections = _corrections(tested)
+    return f"{symbols}: significantly better than {baseline} ({tests}, two-sided, {corrections})"
+
+
+def _caption_name(methods: Sequence[Method], key: str) -> str:
+    """The name of a method in a caption; its key also has what separates variants of one name."""
+    return next((key.replace(m.name, m.label.short, 1) for m in methods if m.key == key), key)
+
+
+def _corrections(comparisons: Sequence[Mapping[str, Any]]) -> str:
+    """How the p-values were corrected, and over how many systems."""
+    found = dict.fromkeys(str(comparison.get("correction", "none")) for comparison in comparisons)
+    counts = [name.partition("-")[2] for name in found if name != "none"]  # as the baselines are named: first, second
+    holm = f"Holm-corrected over {' and '.join(counts)}" if counts else ""
+    return " and ".join(filter(None, [holm, "uncorrected" if "none" in found else ""]))
+
+
+def _join(*parts: str) -> str:
+    sentences = [part for part in parts if part]
+    return ". ".join(part[0].upper() + part[1:] for part in sentences) + "."
+
+
+def _record(table: Table, row: Row) -> dict[str, Any]:
+    first = row.comparisons[0] if row.comparisons else {}
+    effect = first.get("effect") or {}
+    return {
+        "table": table.kind,
+        "method": row.key,
+        "label": row.label.text(),
+        "metric": table.metric.key,
+        "value": _finite(row.value),
+        "standard_error": _finite(row.error),
+        "seeds": len(row.values) if table.kind == "seeds" else row.settings_tried,
+        "rank": row.rank or None,
+        "marks": row.marks,
+        "baseline": first.get("baseline"),
+        "p_value": first.get("p_value"),
+        "adjusted_p": first.get("adjusted_p"),
+        "direction": first.get("direction"),
+        "difference": effect.get("difference"),
+        "unit": first.get("unit"),
+        "low": effect.get("low"),
+        "high": effect.get("high"),
+        "test": first.get("signature"),
+        "mixture": _finite(row.mixed),
+        "mixture_error": _finite(row.mixed_error),
+        "ngram": table.ngram.low if table.ngram else None,
+        "about": table.about,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

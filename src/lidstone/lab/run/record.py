@@ -1,0 +1,151 @@
+"""`run.json`: everything a report needs of one run, and the id that names it.
+
+The id is the start of a hash of everything that the result depends on: the recipe, the checksums of the data, the seed.
+So a complete run is found and not computed again.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lidstone import __version__
+from lidstone.checksums import with_checksum
+from lidstone.errors import FileFormatError
+from lidstone.files import atomic_write, read_json, write_text
+from lidstone.lab.corpus.prepared import Prepared
+from lidstone.lab.recipe.recipe import Recipe
+from lidstone.lab.recipe.sections import Regularizer
+from lidstone.locks import claim
+
+SCHEMA = 1
+SENTENCES = "sentences.json.gz"
+_IRRELEVANT = ("sweep", "methods", "name")  # keys of a recipe that do not change what is trained
+
+
+def run_id(recipe: Recipe, prepared: Prepared) -> str:
+    """The first 12 hex digits of the hash of recipe, data and seed."""
+    return identity(recipe, prepared.signature, prepared.vocab.fingerprint_without_unk)
+
+
+def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
+    """The id of a run, from values that its record has: the checksums of the corpus and the vocabulary's hash."""
+    config = recipe.to_dict()
+    for section in _IRRELEVANT:
+        config.pop(section, None)
+    config["training"].pop("threads")
+    config["corpus"] = {split: corpus[split] for split in ("train", "valid", "test")}
+    if recipe.task == "mt" and recipe.corpus.tokenization == "done":  # the same tokens, other references than with none
+        config["corpus"]["detokenized"] = recipe.corpus.target_language
+    config["regularizer"].pop("name")
+    hashed = json.dumps([SCHEMA, config, vocabulary], sort_keys=True)
+    return hashlib.sha256(hashed.encode()).hexdigest()[:12]
+
+
+def method_of(regularizer: Regularizer) -> dict[str, Any]:
+    """The method, with the keys by which reports group runs."""
+    none = regularizer.kind == "none"
+    plus, minus = (None, None) if none else regularizer.strengths
+    own = regularizer.kind == "smoother"
+    no_target = regularizer.kind in ("none", "noising", "residual")
+    return {
+        "kind": regularizer.kind,
+        "smoother": regularizer.smoother,
+        "parameters": {**regularizer.parameters, **_settings(regularizer)},
+        "order": regularizer.order if regularizer.smoother else None if no_target else 1,
+        "gamma_plus": plus,
+        "gamma_minus": minus,
+        "form": regularizer.form if own else None if no_target else "exact",
+        "empirical": regularizer.empirical if own else None if no_target else "token",
+        "schedule": regularizer.schedule.kind,
+    }
+
+
+def _settings(regularizer: Regularizer) -> dict[str, Any]:
+    """The settings of a method other than its smoother's parameters."""
+    if regularizer.kind == "noising":
+        return {"noise": regularizer.noise}
+    return {"folds": regularizer.folds} if regularizer.folds else {}
+
+
+def versions() -> dict[str, str]:
+    """The versions of the software and the platform."""
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("torch", "transformers", "numpy")}
+    return {"lidstone": __version__, **packages, "python": sys.version.split()[0], "platform": platform.platform()}
+
+
+def peak_memory() -> int | None:
+    """Peak memory of this process in bytes: main memory, or the GPU's where there is one; None on Windows."""
+    import torch
+
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    status = Path("/proc/self/status")  # on Linux, `ru_maxrss` of a new process starts at its parent's
+    found = re.search(r"VmHWM:\s+(\d+)", status.read_text()) if status.exists() else None
+    if found:
+        return int(found[1]) * 1024
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]) -> None:
+    """Write the sentences, then `run.json`: a folder that has it is a complete run."""
+    with atomic_write(folder / SENTENCES) as temporary:
+        temporary.write_bytes(gzip.compress(json.dumps(sentences, ensure_ascii=False).encode(), mtime=0))
+    _write(folder, record)
+
+
+def add_name(folder: Path, record: dict[str, Any], name: str) -> None:
+    """Record that another method shares this complete run; reports show it under each of its names."""
+    if name in names_of(record):
+        return
+    with claim(folder.parent, f"{folder.name}.names", wait=True):
+        record = read_record(folder) or record
+        _write(folder, {**record, "names": [*names_of(record), name]})
+
+
+def names_of(record: dict[str, Any]) -> list[str]:
+    """The methods that a run belongs to, the one that was trained first."""
+    return list(record.get("names", [record["name"]]))
+
+
+def _write(folder: Path, record: dict[str, Any]) -> None:
+    write_text(folder / "run.json", _as_json(with_checksum(_finite(record))))
+
+
+def _as_json(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """The record of a complete run, None if there is none."""
+    file = folder / "run.json"
+    if not file.is_file():
+        return None
+    record = read_json(file, hint="delete the folder and train again")
+    if not isinstance(record, dict):
+        raise FileFormatError(f"{file} is damaged: it has no run", hint="delete the folder and train again")
+    return record if record.get("status") == "complete" else None
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for NaN and infinity, which JSON does not have, such as a perplexity that overflows."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

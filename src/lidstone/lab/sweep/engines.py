@@ -1,0 +1,177 @@
+"""Engines that compute the cells of a sweep on one machine: in this process, or in worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from lidstone.lab.sweep.jobs import Job, Outcome
+from lidstone.lab.sweep.work import compute
+
+RETRIES = 3
+Compute = Callable[[Job], Outcome]
+_THREAD_LIMITS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class Engine(Protocol):
+    """Computes jobs; they finish in any order."""
+
+    width: int
+    """how many jobs run at once"""
+
+    def submit(self, job: Job) -> None:
+        """Start a job; at most `width` may be running."""
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """The next finished job; None if none finishes within `timeout` seconds."""
+
+    def close(self) -> None:
+        """Stop everything, running jobs too."""
+
+
+class InProcess:
+    """One cell after the other in this process, for scripts and notebooks."""
+
+    width = 1
+
+    def __init__(self, compute: Compute = compute) -> None:
+        self.compute = compute
+        self.jobs: list[Job] = []
+
+    def submit(self, job: Job) -> None:
+        """Accept a job; `next` computes it."""
+        self.jobs.append(job)
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """Compute the first job; `timeout` has no effect."""
+        job = self.jobs.pop(0)
+        return job, self.compute(job)
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class Processes:
+    """Worker processes on this machine, each limited to its share of the cores.
+
+    A worker that dies, for instance for lack of memory, is replaced, and its cell started again. Workers end with the
+    process that started them. What they print and log is appended to the file `log`.
+    """
+
+    def __init__(
+        self, jobs: int = 1, threads: int | None = None, log: Path | None = None, compute: Compute = compute
+    ) -> None:
+        self.width, self.threads, self.compute = jobs, threads, compute
+        self.log = str(log or os.devnull)
+        self.idle: list[_Worker] = []
+        self.busy: dict[Any, tuple[_Worker, Job, int]] = {}
+
+    def submit(self, job: Job) -> None:
+        """Start a job in a worker."""
+        self._start(job, tries=1)
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """The next finished job."""
+        while ready := connection.wait(list(self.busy), timeout):
+            worker, job, tries = self.busy.pop(ready[0])
+            try:
+                outcome = worker.pipe.recv()
+            except (EOFError, ConnectionError):
+                worker.stop()
+                if tries > RETRIES:
+                    return job, Outcome(
+                        "failed", message=f"its worker process died {tries} times. hint: is memory short? See sweep.log"
+                    )
+                self._start(job, tries + 1)
+                continue
+            self.idle.append(worker)
+            return job, outcome
+        return None
+
+    def close(self) -> None:
+        """Stop the workers; an interrupted training can be continued."""
+        for worker in [*self.idle, *(worker for worker, _, _ in self.busy.values())]:
+            worker.stop()
+        self.idle, self.busy = [], {}
+
+    def _start(self, job: Job, tries: int) -> None:
+        worker = self.idle.pop() if self.idle else _Worker(self.compute, self.threads, self.log)
+        with contextlib.suppress(ConnectionError):  # it died while idle: `next` finds out
+            worker.pipe.send(job)
+        self.busy[worker.pipe] = (worker, job, tries)
+
+
+class _Worker:
+    """A process that computes one job after the other."""
+
+    def __init__(self, compute: Compute, threads: int | None, log: str) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, compute, log), daemon=False)
+        with _environment(threads):
+            self.process.start()
+        theirs.close()
+
+    def stop(self) -> None:
+        """Kill the process."""
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.pipe.close()
+
+
+def _work(pipe: Any, compute: Compute, log: str) -> None:
+    """Compute jobs until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the workers handles Ctrl-C
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with Path(log).open("a", buffering=1, encoding="utf-8") as file, contextlib.suppress(EOFError):
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+        log_to(sys.stderr)
+        while True:
+            pipe.send(compute(pipe.recv()))
+
+
+def log_to(stream: TextIO) -> None:
+    """Write the log of a sweep, one line per event, to a stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logger = logging.getLogger("lidstone.lab.sweep")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def _environment(threads: int | None) -> Iterator[None]:
+    """The thread limits that a new process must have before any library starts its threads."""
+    before = dict(os.environ)
+    if threads is not None:
+        os.environ.update(dict.fromkeys(_THREAD_LIMITS, str(threads)), TOKENIZERS_PARALLELISM="false")
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Here":
+        warnings.warn("Here is now called InProcess", DeprecationWarning, stacklevel=2)
+        return InProcess
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,230 @@
+"""A sweep: search the axes of each method on validation, refine the best setting, and train it with every seed.
+
+All state is in files: finished cells are `run.json`s, cells being computed are locked, a search keeps a journal. So a
+sweep may be killed at any point and started again, and several processes may work on one at the same time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lidstone.lab.recipe.recipe import Recipe
+from lidstone.lab.run.record import add_name
+from lidstone.lab.sweep.engines import Engine
+from lidstone.lab.sweep.grid import (
+    Cell,
+    axes_of,
+    check_axes,
+    refine_cells,
+    sample_cells,
+    search_cells,
+    seed_cells,
+    seeds_of,
+)
+from lidstone.lab.sweep.jobs import Jobs, Outcome
+from lidstone.lab.sweep.search import TRIALS, Search
+from lidstone.lab.sweep.state import BUSY_SECONDS, MethodState, Task, check_folder, mark_folder
+from lidstone.lab.sweep.work import finished
+
+Watch = Callable[[list[MethodState], float | None], None]
+"""Called after every change with the state of all methods and the estimated seconds left."""
+Report = Callable[[Cell, Outcome], None]
+"""Called once for every cell that has ended."""
+Running = dict[str, tuple[MethodState, Task]]
+
+
+class Sweep:
+    """The sweep of one recipe into one folder of runs.
+
+        Sweep(load_recipe("wikitext2"), "runs").run(Processes(jobs=2, threads=1))
+
+    Axes and cells are checked here, before anything is computed.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        output: str | Path,
+        methods: Sequence[str] = (),
+        *,
+        processes: int = 1,
+        threads: int | None = None,
+    ) -> None:
+        self.recipe, self.output = recipe, Path(output).absolute()
+        self.jobs = Jobs(recipe, self.output, processes=processes, threads=threads)
+        self.metric = recipe.evaluation.metric
+        self.better = min if self.metric == "perplexity" else max
+        self.methods = list(dict.fromkeys(methods or recipe.method_names))
+        self.expected: float | None = None
+        """estimated seconds of a training, before the first is complete"""
+        check_axes(recipe)
+        cells_of = search_cells if recipe.sweep.search == "grid" else sample_cells
+        for cells in [cells_of(recipe, method) for method in self.methods]:
+            refined = [other for cell in cells for other in refine_cells(recipe, cell)]
+            for cell in [*cells, *refined, *seed_cells(recipe, cells[0])]:
+                self.jobs.recipe(cell)
+
+    def run(self, engine: Engine, *, watch: Watch | None = None, report: Report | None = None) -> list[MethodState]:
+        """Compute the missing cells, until the best setting of each method has all its seeds."""
+        check_folder(self.output)
+        mark_folder(self.output)
+        self._report = report
+        states, running = [self._state(method) for method in self.methods], Running()
+        for state in states:
+            self._record_finished(state)
+        while True:
+            self._start_jobs(engine, states, running)
+            if watch is not None:
+                watch(states, self.seconds_left(states, engine.width))
+            waiting = any(state.todo for state in states)
+            if running:
+                self._collect(engine, running, BUSY_SECONDS if waiting else None)
+            elif waiting:
+                time.sleep(BUSY_SECONDS)
+            else:
+                return states
+
+    def read_states(self) -> list[MethodState]:
+        """The finished cells and those to do, as far as they are known; computes nothing."""
+        check_folder(self.output)
+        states = [self._state(method) for method in self.methods]
+        for state in states:
+            self._read_outcomes(state, [*state.todo, *state.other_trials()])
+            for stage in (self._refinements, self._seeds):
+                if not state.todo and len(state.outcomes) >= state.planned:
+                    self._read_outcomes(state, stage(state))
+        return states
+
+    def estimate(self, engine: Engine) -> float | None:
+        """Seconds for one training, if it is not stopped early, from a few updates of the first; None if unknown."""
+        if self.jobs.processes == 1:
+            first = sample_cells(self.recipe, self.methods[0])[0]
+            engine.submit(replace(self.jobs.of(first), timing=True))
+            done = engine.next()
+            self.expected = done[1].seconds if done else None
+        return self.expected
+
+    def seconds_left(self, states: list[MethodState], width: int) -> float | None:
+        """An estimate from the finished cells, or from timed updates; None if there is neither."""
+        seconds = [value for state in states for value in state.seconds()]
+        mean = sum(seconds) / len(seconds) if seconds else self.expected
+        return None if mean is None else sum(map(self.cells_left, states)) * mean / width
+
+    def cells_left(self, state: MethodState) -> int:
+        """The number of trainings of a method that are left, seeds included."""
+        left = len(state.todo) + len(state.working)
+        if state.over:
+            return left
+        if state.found is None:
+            refined = refine_cells(self.recipe, Cell(state.method))
+            left = max(0, state.planned - len(state.outcomes)) + len(refined)
+        return left + len(seeds_of(self.recipe)) - 1
+
+    def _state(self, method: str) -> MethodState:
+        settings = math.prod(map(len, axes_of(self.recipe, method).values()))
+        if self.recipe.sweep.search == "grid" or settings == 1:
+            tasks = [Task(cell) for cell in search_cells(self.recipe, method)]
+            return MethodState(method, len(tasks), tasks)
+        planned = min(self.recipe.sweep.trials or TRIALS, settings)
+        started = (self.output / "sweep.json").exists()  # before, there is no journal
+        search = Search(self.recipe, method, self.output, self.jobs.recipe) if started else None
+        return MethodState(method, planned, search=search)
+
+    def _record_finished(self, state: MethodState) -> None:
+        """Record the cells of a grid that are complete already: the time left is that of the others."""
+        done = self._take_finished(state, state.todo)
+        for task, outcome in done:
+            self._record_outcome(state, task, outcome)
+        if done and not state.todo:
+            self._plan(state)
+            self._record_finished(state)
+
+    def _start_jobs(self, engine: Engine, states: list[MethodState], running: Running) -> None:
+        """Start tasks while there are tasks and workers for them."""
+        while len(running) < engine.width:
+            found = self._next_task(states)
+            if found is None:
+                return
+            state, task = found
+            job = self.jobs.of(task.cell, task.trial)
+            outcome = finished(job)
+            if outcome is not None:
+                self._record_outcome(state, task, outcome)
+            elif job.name in running:  # two methods may share a training
+                state.postpone(task)
+            else:
+                running[job.name] = found
+                state.working[task.cell.key] = task
+                engine.submit(job)
+
+    def _collect(self, engine: Engine, running: Running, timeout: float | None) -> None:
+        done = engine.next(timeout)
+        if done is not None:
+            job, outcome = done
+            state, task = running.pop(job.name)
+            del state.working[task.cell.key]
+            self._record_outcome(state, task, outcome)
+
+    def _record_outcome(self, state: MethodState, task: Task, outcome: Outcome) -> None:
+        """Record the outcome of a task, for the user and for the search."""
+        if outcome.state == "busy":
+            return state.postpone(task)
+        state.outcomes[task.cell.key] = (task.cell, outcome)
+        if outcome.record and outcome.state == "complete":
+            add_name(self.jobs.of(task.cell).folder, outcome.record, task.cell.method)
+        if task.trial is not None and state.search is not None:
+            state.search.tell(task.trial, outcome, self.metric)
+        if self._report is not None:
+            self._report(task.cell, outcome)
+
+    def _next_task(self, states: list[MethodState]) -> tuple[MethodState, Task] | None:
+        for state in states:
+            if not state.todo and not state.over:
+                self._plan(state)
+            task = state.ready()
+            if task is not None:
+                return state, task
+        return None
+
+    def _plan(self, state: MethodState) -> None:
+        """Add tasks: another trial when all have been started; when all have ended, the next stage."""
+        if state.search is not None:
+            asked = state.search.ask(state.planned)
+            state.todo = [Task(*asked)] if asked else state.other_trials()
+        if not state.todo and not state.working:
+            state.todo = self._refinements(state) or self._seeds(state)
+
+    def _refinements(self, state: MethodState) -> list[Task]:
+        """End the search: the cells around its best setting that are new; none if that has been done."""
+        if state.found is not None:
+            return []
+        state.found = self._best(state)
+        return self._new(state, refine_cells(self.recipe, state.found) if state.found else [])
+
+    def _seeds(self, state: MethodState) -> list[Task]:
+        """End the choice of settings: the other seeds of the best one."""
+        state.over, state.best = True, self._best(state)
+        return self._new(state, seed_cells(self.recipe, state.best) if state.best else [])
+
+    def _best(self, state: MethodState) -> Cell | None:
+        """The best cell on validation alone; None if none is complete."""
+        scores = state.scores(self.metric)
+        return self.better(scores, key=lambda scored: scored[0])[1] if scores else None
+
+    def _new(self, state: MethodState, cells: Sequence[Cell]) -> list[Task]:
+        return [Task(cell) for cell in cells if cell.key not in state.outcomes]
+
+    def _read_outcomes(self, state: MethodState, tasks: list[Task]) -> None:
+        """Sort tasks into those that are done and those that are not."""
+        for task, outcome in self._take_finished(state, tasks):
+            state.outcomes[task.cell.key] = (task.cell, outcome)
+
+    def _take_finished(self, state: MethodState, tasks: list[Task]) -> list[tuple[Task, Outcome]]:
+        """The tasks that are done, with their outcomes; the others are what is to do."""
+        looked = [(task, finished(self.jobs.of(task.cell, task.trial))) for task in tasks]
+        state.todo = [task for task, outcome in looked if outcome is None]
+        return [(task, outcome) for task, outcome in looked if outcome is not None]

@@ -1,0 +1,131 @@
+"""The paper's two Transformers, configured like fairseq's, as Hugging Face's classes.
+
+The one difference: fairseq's dropout on the embeddings of the language model, which OPT's class does not support.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from lidstone.errors import VocabularyMismatch
+from lidstone.lab.training.settings import ModelSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+BOS, PAD, EOS = 0, 1, 2
+"""The special ids of lidstone's own vocabularies."""
+
+
+def language_model(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
+    """Fairseq's `transformer_lm` as `OPTForCausalLM`: post-norm, relu, tied, sinusoid positions."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    config = OPTConfig(
+        vocab_size=vocab_size,
+        hidden_size=spec.width,
+        word_embed_proj_dim=spec.width,
+        num_hidden_layers=spec.layers,
+        num_attention_heads=spec.heads,
+        ffn_dim=spec.ffn,
+        dropout=spec.dropout,
+        attention_dropout=spec.attention_dropout,
+        max_position_embeddings=spec.max_positions,
+        tie_word_embeddings=spec.tied,
+        do_layer_norm_before=False,
+        activation_function="relu",
+        sinusoid_positions=True,
+        bos_token_id=EOS,  # fairseq starts a sequence with its end-of-sentence id
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+    model = OPTForCausalLM(config)
+    _initialise(model, spec.width)
+    # OPT does not multiply embeddings by sqrt(width) as fairseq does: dividing the sinusoids keeps their
+    # ratio. Its position table has two unused rows in front.
+    freeze_positions(model, sinusoids(spec.max_positions + 2, spec.width) / math.sqrt(spec.width))
+    return model
+
+
+def translation_model(spec: ModelSpec, source_size: int, target_size: int, shared: bool) -> PreTrainedModel:
+    """Fairseq's `transformer_iwslt_de_en` as `MarianMTModel`, with one vocabulary or two."""
+    from transformers import MarianConfig, MarianMTModel
+
+    if shared and source_size != target_size:
+        raise VocabularyMismatch(
+            f"a shared vocabulary cannot have {source_size} source and {target_size} target ids",
+            hint="build one vocabulary from both sides, or set shared_vocabulary to false",
+        )
+    config = MarianConfig(
+        vocab_size=source_size,
+        decoder_vocab_size=target_size,
+        share_encoder_decoder_embeddings=shared,
+        d_model=spec.width,
+        encoder_layers=spec.layers,
+        decoder_layers=spec.layers,
+        encoder_attention_heads=spec.heads,
+        decoder_attention_heads=spec.heads,
+        encoder_ffn_dim=spec.ffn,
+        decoder_ffn_dim=spec.ffn,
+        dropout=spec.dropout,
+        attention_dropout=spec.attention_dropout,
+        activation_dropout=0.0,
+        max_position_embeddings=spec.max_positions,
+        tie_word_embeddings=spec.tied,
+        scale_embedding=True,
+        activation_function="relu",
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        decoder_start_token_id=EOS,
+        forced_eos_token_id=None,
+    )
+    model = MarianMTModel(config)
+    _initialise(model, spec.width)
+    return model
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """Fairseq's fixed positions, shape (positions, width): sines in the first half, cosines in the second.
+
+    angle(t, i) = t / 10000^(i / (width/2 - 1))
+
+    >>> [round(value, 4) for value in sinusoids(2, 4)[1].tolist()]   # sin 1, sin 1e-4, cos 1, cos 1e-4
+    [0.8415, 0.0001, 0.5403, 1.0]
+    """
+    import torch
+
+    half = width // 2
+    rates = torch.exp(torch.arange(half, dtype=torch.float64) * -(math.log(10000) / max(half - 1, 1)))
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] * rates
+    waves = torch.cat([angles.sin(), angles.cos(), torch.zeros(positions, width % 2, dtype=torch.float64)], 1)
+    return waves.float()
+
+
+def _initialise(model: PreTrainedModel, width: int) -> None:
+    """Draw weights as fairseq does: Xavier for matrices, N(0, 1/width) for embeddings, zero for padding."""
+    import torch
+    from torch import nn
+
+    outputs = model.get_output_embeddings()
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module is not outputs:
+            nn.init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.Embedding) and module.weight.requires_grad:
+            nn.init.normal_(module.weight, std=width**-0.5)
+            if module.padding_idx is not None:
+                with torch.no_grad():
+                    module.weight[module.padding_idx].zero_()
+    if outputs.weight is not model.get_decoder().get_input_embeddings().weight:
+        nn.init.normal_(outputs.weight, std=width**-0.5)
+
+
+def freeze_positions(model: PreTrainedModel, weights: Tensor) -> None:
+    """Make OPT's position table a buffer of the same name: saved with the model, never trained."""
+    table = model.model.decoder.embed_positions
+    device = table.weight.device
+    del table._parameters["weight"]
+    table.register_buffer("weight", weights.to(device))

@@ -1,0 +1,161 @@
+"""Checks of what a user gives to a loss: settings when it is made, tensors when it is called."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from lidstone.errors import InputError
+from lidstone.loss.plan import Empirical, Form
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.table import BackoffTable
+
+
+def strengths_of(
+    table: BackoffTable | None, gamma: float | None, plus: float | None, minus: float | None, form: Form
+) -> tuple[float, float]:
+    """gamma_plus and gamma_minus, checked; zero without a table."""
+    if gamma is not None and (plus is not None or minus is not None):
+        raise InputError("gamma sets both strengths", hint="give gamma, or gamma_plus and gamma_minus")
+    given = [gamma if strength is None else strength for strength in (plus, minus)]
+    if table is not None and None in given:
+        raise InputError("the strength is missing", hint="give gamma=0.25, or gamma_plus= and gamma_minus=")
+    strengths = [float(strength or 0.0) for strength in given]
+    for name, value in zip(("gamma_plus", "gamma_minus"), strengths, strict=True):
+        if not (math.isfinite(value) and value >= 0):
+            raise InputError(f"{name} must not be negative: {value}", hint="useful strengths are from 0.005 to 0.5")
+    if form == "exact" and strengths[1] > 1:
+        raise InputError(
+            f"gamma_minus = {strengths[1]} > 1 in the exact form makes the target of the label negative",
+            hint='use gamma_minus <= 1, or form="published"',
+        )
+    if table is None and any(strengths):
+        raise InputError(
+            f"strengths {strengths} without a table have nothing to act on",
+            hint="give the table, or leave gamma out for plain cross-entropy",
+        )
+    if table is not None and not any(strengths):
+        warnings.warn("both strengths are 0: this is plain cross-entropy", stacklevel=4)
+    return strengths[0], strengths[1]
+
+
+def check_choices(**choices: tuple[str, Any]) -> None:
+    """Refuse a word that is not one of the choices: name=(value, Literal[...])."""
+    for name, (value, allowed) in choices.items():
+        if value not in get_args(allowed):
+            raise InputError(f"{name}={value!r} is unknown", hint=f"choose from {', '.join(get_args(allowed))}")
+
+
+def check_counts(table: BackoffTable | None, counts: Counts | None, empirical: Empirical, form: Form) -> None:
+    """Refuse counts that do not belong to the table, and warn of a loss without lower bound."""
+    if table is None:
+        return
+    if counts is not None:
+        table.require_counts(counts)
+    if empirical == "ngram":
+        if counts is None:
+            raise InputError('empirical="ngram" needs the counts of the training text', hint="pass counts=")
+        if form == "exact":
+            warnings.warn(
+                'form="exact" with empirical="ngram" has no lower bound for a model that sees more than the n-gram '
+                'history; prefer empirical="token"',
+                stacklevel=4,
+            )
+
+
+def check_kinds(table: Any, counts: Any) -> None:
+    """Refuse arguments in each other's place."""
+    if table is not None and not isinstance(table, BackoffTable):
+        fit = "fit a smoother: table = ld.ModifiedKneserNey().fit(counts)"
+        hint = "read the file first: ld.load(path)" if isinstance(table, (str, os.PathLike)) else fit
+        raise InputError(f"{type(table).__name__} was given where a table is expected", hint=hint)
+    if isinstance(counts, (int, float)):
+        raise InputError(f"{counts} was given where counts are expected", hint=f"name the strength: gamma={counts}")
+    if counts is not None and not isinstance(counts, Counts):
+        raise InputError(
+            f"{type(counts).__name__} was given where counts are expected", hint="counts come from ld.count(...)"
+        )
+
+
+def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
+    """Refuse a model's outputs instead of tensors, as when the Trainer calls the loss itself."""
+    check_transforms()
+    if not isinstance(given, Tensor):
+        raise InputError(
+            f"the loss was given {type(given).__name__}, not logits",
+            hint=f"pass outputs.logits; with a Trainer: {remedy}",
+        )
+    if others:
+        raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
+
+
+def check_transforms() -> None:
+    """Refuse torch.func: grad and vmap would fail obscurely, and jvp would give zero."""
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        raise InputError(
+            "the loss does not work under torch.func (grad, vmap, jvp)",
+            hint='use torch.autograd.grad or backward(); reduction="none" gives one loss per position',
+        )
+
+
+def check_histories(labels: Tensor, histories: Tensor | None, order: int) -> None:
+    """Refuse histories of another shape or type, and labels that do not show where rows begin."""
+    if histories is not None and (histories.is_floating_point() or histories.dtype == torch.bool):
+        raise InputError(f"histories are {histories.dtype}, not ids", hint="give the token before each label")
+    if histories is not None and histories.shape != labels.shape:
+        raise InputError(
+            f"histories of shape {tuple(histories.shape)} do not fit labels of shape {tuple(labels.shape)}",
+            hint="give for each label the token before it (the model's input at that position)",
+        )
+    if histories is None and labels.dim() == 1 and len(labels) > 1 and order > 1:
+        raise InputError(
+            f"labels of shape {tuple(labels.shape)} do not say where a sequence begins, so histories would cross it",
+            hint="pass logits (batch, time, V) and labels (batch, time), or `histories`, the token before each label",
+        )
+
+
+def check_shapes(logits: Tensor, labels: Tensor) -> None:
+    """Refuse logits that do not score the labels."""
+    if logits.shape[:-1] != labels.shape:
+        raise InputError(
+            f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels.shape)}",
+            hint="logits are (batch, time, V) and labels (batch, time), aligned: shift a causal model's first",
+        )
+
+
+def check_label_type(labels: Tensor) -> None:
+    """Refuse labels that are not signed integers: others cannot hold ids and the mark of what is ignored."""
+    if labels.dtype not in (torch.int64, torch.int32, torch.int16):
+        raise InputError(f"labels are {labels.dtype}, not integers with a sign", hint="pass labels.long()")
+
+
+def at_least_one_item(num_items: Tensor | int | float, device: torch.device) -> Tensor:
+    """What divides the sum of a batch: the number of its items, or 1 where there are none."""
+    number = torch.as_tensor(num_items, device=device)
+    return torch.where(number > 0, number, torch.ones_like(number))
+
+
+def check_ids(ids: Tensor, what: str, highest: int, lowest: int | None = None) -> None:
+    """Refuse ids outside the vocabulary."""
+    if not ids.numel():
+        return
+    least, most = ids.aminmax()
+    if most > highest or (lowest is not None and least < lowest):
+        wrong = int(most if most > highest else least)
+        raise InputError(f"{what} hold the id {wrong}, which is outside 0 to {highest}", hint="check the tokenizer")
+
+
+def report_overflow(losses: Tensor, dtype: torch.dtype) -> None:
+    """Warn of losses that are not finite; they are passed on as they are."""
+    if not bool(torch.isfinite(losses).all()):
+        where = f" at {int((~torch.isfinite(losses)).sum())} of {losses.numel()} positions" if losses.dim() else ""
+        warnings.warn(
+            f"the loss is not finite{where}: the logits ({dtype}) hold NaN or infinities; "
+            "lower the learning rate, clip gradients, or use bfloat16 instead of float16",
+            stacklevel=3,
+        )

@@ -1,0 +1,193 @@
+"""Output projection and loss in chunks of positions: the gradient is taken on the way, and all logits are never held.
+
+Each chunk is projected, its losses are taken, its logits turn into their gradient in place, and that is multiplied back
+into the gradients of the hidden states and of the weight. Products are in the model's precision and accumulate in
+float32; hidden states and table are read where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from lidstone.loss.checks import report_overflow
+from lidstone.loss.kernels.choice import free_to_read, kernel_name, kernels_for
+from lidstone.loss.kernels.cpu import dense_dot
+from lidstone.loss.plan import Facts, Plan, Table
+
+CHUNK_BYTES = 32 * 2**20  # on a CPU, about what its cache holds
+SHARE_OF_FREE_MEMORY = 8  # elsewhere a chunk's logits take one part in so many
+
+
+class Head(NamedTuple):
+    """An output projection and what is to be found for it."""
+
+    weight: Tensor  # (V, d)
+    bias: Tensor | None  # (V,)
+    dtype: torch.dtype
+    """in which hidden states are multiplied"""
+    wants: tuple[bool, bool, bool]
+    """the gradients of hidden states, weight and bias"""
+
+
+def linear_losses(
+    hidden: Tensor,  # (positions, d)
+    head: Head,
+    labels: Tensor,  # (positions,), -1 where ignored
+    scale: Tensor,  # (positions,), of each position in the total
+    plan: Plan | None,
+    table: Table | None,
+    facts: Facts,
+) -> tuple[Tensor, Gradients]:
+    """The weighted sums of total, nll, plus and minus, (4,), and the gradients of the total."""
+    kernels, gradients, base = kernels_for(hidden.device), Gradients(hidden, head, scale), None
+    if plan is not None and table is not None and kernels.BASE_AROUND_LOGITS:
+        base = Base(table.base, head.weight, head.bias)
+    head = head._replace(
+        weight=head.weight.to(head.dtype), bias=None if head.bias is None else head.bias.to(head.dtype)
+    )
+    sums, cut = torch.zeros(4, device=hidden.device), list(chunks(labels, len(head.weight), head.dtype))
+    plans = [None if plan is None else Plan(*(tensor[chunk] for tensor in plan)) for chunk in cut]
+    lists = kernels.listed(plans, table, facts)
+    for chunk, part in zip(cut, plans, strict=True):
+        batch = (_counted_states(hidden, labels, chunk, head), labels[chunk], scale[chunk], part)
+        sums += _one_chunk(kernels, chunk, batch, head, (table, facts), next(lists), base, gradients)
+    if base is not None:
+        base.pull_weight(gradients)
+    if free_to_read(hidden.device):
+        report_overflow(sums[0], hidden.dtype)
+    return sums, gradients
+
+
+def chunks(labels: Tensor, size: int, dtype: torch.dtype) -> Iterator[Any]:
+    """Slices of the positions; on a CPU, where looking costs nothing, of those that are not ignored."""
+    if kernel_name(labels.device) != "cpu":
+        rows = max(1, chunk_bytes(labels.device) // (dtype.itemsize * size))
+        yield from (slice(start, start + rows) for start in range(0, len(labels), rows))
+        return
+    rows = max(1, CHUNK_BYTES // (4 * size))
+    kept = (labels >= 0).nonzero()[:, 0]
+    for start in range(0, len(kept), rows):
+        yield slice(start, start + rows) if len(kept) == len(labels) else kept[start : start + rows]
+
+
+def chunk_bytes(device: torch.device) -> int:
+    """The memory for a chunk's logits: a share of what is free, cached by torch or not."""
+    if device.type != "cuda":
+        return CHUNK_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(CHUNK_BYTES, (free + unused) // SHARE_OF_FREE_MEMORY)
+
+
+def _counted_states(hidden: Tensor, labels: Tensor, chunk: Any, head: Head) -> Tensor:
+    """Hidden states of a chunk; where ignored, zeros for the product that gives the gradient of the weight."""
+    states = hidden[chunk]
+    if kernel_name(hidden.device) == "cpu" or not head.wants[1]:  # there ignored positions are in no chunk
+        return states
+    return states.masked_fill((labels[chunk] < 0)[:, None], 0.0)
+
+
+def _one_chunk(
+    kernels: Any,
+    chunk: Any,
+    batch: tuple[Tensor, Tensor, Tensor, Plan | None],
+    head: Head,
+    table: tuple[Table | None, Facts],
+    listed: dict[str, Any],
+    base: Base | None,
+    gradients: Gradients,
+) -> Tensor:
+    """The weighted sums of one chunk; its gradients are added on the way."""
+    hidden, labels, scale, plan = batch
+    logits = linear(hidden.to(head.dtype), head.weight, head.bias)
+    if kernels.BASE_AROUND_LOGITS:
+        logits = logits.float()
+    dots = {} if base is None else {"base_dots": base.dots(hidden)}
+    found = kernels.losses(logits, labels, plan, *table, **listed, **dots)
+    if any(head.wants):
+        relative = scale / gradients.unit
+        around = {} if base is None else {"base": False}
+        gradient = kernels.gradient(
+            logits, labels, plan, found.saved, relative, *table, inplace=True, **listed, **around
+        )
+        gradients.add(chunk, gradient, hidden, head)
+        if base is not None and plan is not None:
+            base.pull_hidden(gradients, chunk, hidden, relative * plan.plus * found.saved.base_weight)
+    counted = labels >= 0
+    return torch.stack([torch.where(counted, part * scale, 0.0).sum() for part in found[:4]])
+
+
+class Gradients:
+    """Gradients of hidden states, weight and bias, filled chunk by chunk; empty where they are not wanted.
+
+    In float16 they are those of the loss divided by `unit`, the weight of a position: what many share would vanish.
+    """
+
+    def __init__(self, hidden: Tensor, head: Head, scale: Tensor) -> None:
+        half = len(scale) and head.dtype == torch.float16
+        unit = scale.max() if half else scale.new_ones(())
+        self.unit = torch.where(unit > 0, unit, 1.0)  # where all labels are ignored
+        none = hidden.new_empty(0, dtype=torch.float32)
+        wants_hidden, wants_weight, wants_bias = head.wants
+        self.hidden = torch.zeros_like(hidden, memory_format=torch.contiguous_format) if wants_hidden else none
+        self.weight = torch.zeros_like(head.weight, dtype=torch.float32) if wants_weight else none.clone()
+        wants_bias = wants_bias and head.bias is not None
+        self.bias = hidden.new_zeros(len(head.weight), dtype=torch.float32) if wants_bias else none.clone()
+
+    def add(self, chunk: Any, gradient: Tensor, hidden: Tensor, head: Head) -> None:
+        """Take the gradient of a chunk's logits, (rows, V)."""
+        if len(self.hidden):
+            self.hidden[chunk] = (gradient.to(head.dtype) @ head.weight).to(self.hidden.dtype)
+        if len(self.weight):
+            add_product(self.weight, gradient, hidden)
+        if len(self.bias):
+            self.bias += gradient.sum(0, dtype=torch.float32)
+
+
+def add_product(total: Tensor, gradient: Tensor, hidden: Tensor) -> None:
+    """Add gradient.T @ hidden to a float32 matrix, multiplied in the gradient's precision."""
+    hidden = hidden.to(gradient.dtype)
+    if gradient.dtype == torch.float32:
+        total.addmm_(gradient.T, hidden)
+    elif gradient.device.type == "cuda":
+        total += torch.mm(gradient.T, hidden, out_dtype=torch.float32)
+    else:
+        total += gradient.T @ hidden
+
+
+class Base:
+    """The dense base, the same row for every position, which goes around the logits: base . W h = (base W) . h.
+
+    So neither its dot products nor its gradient, the outer product of the positions' weights and the base, costs a
+    pass over the logits. Worth it on a CPU; a GPU's kernel reads the base beside the logits for nothing.
+    """
+
+    def __init__(self, base: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.base = base
+        self.image = base @ weight.float()
+        self.offset = 0.0 if bias is None else dense_dot(bias.float()[None], base)
+        self.pull = torch.zeros_like(self.image)  # sum of weights * hidden states
+        self.total = torch.zeros((), device=base.device)  # sum of weights
+
+    def dots(self, hidden: Tensor) -> Tensor:
+        """<base, logits> of hidden states (rows, d)."""
+        return hidden.float() @ self.image + self.offset
+
+    def pull_hidden(self, gradients: Gradients, chunk: Any, hidden: Tensor, weights: Tensor) -> None:
+        """Subtract weights (rows,) times the base from the gradient of a chunk's hidden states."""
+        if len(gradients.hidden):
+            gradients.hidden[chunk] -= torch.outer(weights, self.image).to(gradients.hidden.dtype)
+        self.pull += (weights[:, None] * hidden).sum(0)
+        self.total += weights.sum()
+
+    def pull_weight(self, gradients: Gradients) -> None:
+        """Subtract the same from the gradients of weight and bias, for all chunks at once."""
+        if len(gradients.weight):
+            gradients.weight.addr_(self.base, self.pull, alpha=-1)
+        if len(gradients.bias):
+            gradients.bias -= self.total * self.base

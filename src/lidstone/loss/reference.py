@@ -1,0 +1,96 @@
+"""The dense reference: the same loss written out as a matrix of targets, slow and obvious.
+
+Nothing here shares code with the fast path: histories are sliced from lists, the empirical distribution is counted
+with a dictionary, the target is a (positions, V) tensor in float64, and autograd does the gradient.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lidstone.loss.targets import holds_all_ngrams
+from lidstone.ngram.table import BackoffTable
+from lidstone.text.vocabulary import Vocabulary
+
+Ids = Sequence[int]
+
+
+def histories_of(contexts: Ids, vocab: Vocabulary, order: int) -> list[tuple[int, ...]]:
+    """The history of each position of one row: the tokens before it, back to `<s>`, at most n-1; cut where unknown.
+
+    >>> histories_of([4, 1, 2, -1, 2], Vocabulary(size=4, eos=0), order=3)
+    [(4,), (4, 1), (1, 2), (), (2,)]
+    """
+    found: list[tuple[int, ...]] = []
+    history: tuple[int, ...] = ()
+    for token in contexts:
+        if token < 0:
+            history = ()
+        elif token == vocab.bos or token == vocab.eos or not vocab.events[token]:
+            history = (vocab.bos,)
+        else:
+            history = (*history, int(token))
+        found.append(history[len(history) - order + 1 :] if len(history) >= order else history)
+    return found
+
+
+def empirical_row(sentences: Sequence[Ids], history: tuple[int, ...], vocab: Vocabulary, order: int) -> Tensor | None:
+    """c(h, w) / c(h) over the vocabulary, counted from the sentences; None where h is cut short or never occurs."""
+    if len(history) < order - 1 and history[:1] != (vocab.bos,):
+        return None
+    followers: Counter[int] = Counter()
+    for sentence in sentences:
+        text = (vocab.bos, *sentence, vocab.eos)
+        for end in range(1, len(text)):
+            if text[max(0, end - order + 1) : end] == history or (order == 1 and not history):
+                followers[text[end]] += 1
+    if not followers:
+        return None
+    row = torch.zeros(vocab.size, dtype=torch.float64)
+    for word, times in followers.items():
+        row[word] = times / followers.total()
+    return row
+
+
+def dense_target(
+    table: BackoffTable,
+    sentences: Sequence[Ids],
+    history: tuple[int, ...],
+    label: int,
+    *,
+    gamma_plus: float,
+    gamma_minus: float,
+    form: str,
+    empirical: str,
+) -> Tensor:
+    """Onehot + gamma_plus (p~ - p)_+  -/+ gamma_minus (p - p~)_+, minus in the exact form; (V,) float64.
+
+    The onehot alone for a label that the table never predicts.
+    """
+    onehot = torch.zeros(table.vocab.size, dtype=torch.float64)
+    onehot[label] = 1
+    row = onehot if empirical == "token" else empirical_row(sentences, history, table.vocab, table.order)
+    if row is None or not is_predicted(table, label):
+        return onehot
+    delta = torch.tensor(table.prob([history])[0]) - row
+    sign = 1 if form == "published" else -1
+    return onehot + gamma_plus * delta.clamp(min=0) + sign * gamma_minus * (-delta).clamp(min=0)
+
+
+def is_predicted(table: BackoffTable, label: int) -> bool:
+    """Does the table know this word? Not if it has no probability, or if the text never had it."""
+    alone = table.prob([()])[0]
+    if not holds_all_ngrams(table.signature):
+        return bool(alone[label] > 0)  # the n-grams that are left do not tell which words the text had
+    in_ngrams = {table.trie.ngram(node)[-1] for node in range(table.vocab.size + 1, table.trie.size)}
+    rarer = all(alone[label] < alone[word] for word in in_ngrams) and bool(in_ngrams)
+    return bool(alone[label] > 0) and (label in in_ngrams or not rarer)
+
+
+def dense_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy with given targets, summed over positions; logits and targets (positions, V)."""
+    return -(targets * torch.log_softmax(logits.double(), -1)).sum()

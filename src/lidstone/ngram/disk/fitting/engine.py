@@ -1,0 +1,79 @@
+"""Who computes blocks: threads of this process, or the workers of a Ray cluster. Results come in order.
+
+A task is a function of `CountArrays` and a few numbers. At most a few results are in memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from lidstone import __version__
+from lidstone.errors import LidstoneError, RunError
+from lidstone.ngram.disk.fitting.arrays import CountArrays, CountFiles
+from lidstone.parallel import ahead
+from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
+
+Task = Callable[..., Any]
+
+
+class Engine(Protocol):
+    """Runs a task for each of some arguments."""
+
+    workers: int
+    remote: bool
+    """whether the work is done by other processes, with memory of their own"""
+
+    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+        """The results of task(arrays, *argument), in the order of the arguments."""
+        ...
+
+
+class Threads:
+    """The cores of this machine."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers, self.remote = workers, False
+
+    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+        """The results, a few computed ahead."""
+        with ThreadPoolExecutor(self.workers) as pool:
+            started = (pool.submit(task, arrays, *argument) for argument in arguments)
+            for future in ahead(started, self.workers):
+                yield future.result()
+
+
+class RayTasks:
+    """The workers of the Ray cluster that this process is connected to. They need the files at the same paths."""
+
+    def __init__(self) -> None:
+        self.workers, self.remote = count_workers(), True
+
+    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+        """The results. Ray runs the tasks of a lost worker again; they give the same result."""
+        import ray
+
+        remote = ray.remote(_run_task).options(runtime_env=SHUFFLERS)  # the processes that counted
+        shared = ray.put((task, files, __version__))
+        started = (remote.remote(shared, argument) for argument in arguments)
+        for reference in ahead(started, self.workers):
+            with named_errors():
+                error, result = ray.get(reference)
+            if error is not None:
+                raise LidstoneError(error[0], hint=error[1])
+            yield result
+
+
+def _run_task(shared: tuple[Task, CountFiles, str], argument: tuple[Any, ...]) -> tuple[Any, Any]:
+    """On a worker: the error, as message and hint, or the result."""
+    task, files, version = shared
+    try:
+        if version != __version__:
+            hint = "install the same version on all nodes"
+            raise RunError(f"a worker has lidstone {__version__}, the driver {version}", hint=hint)
+        return None, task(files.open(), *argument)
+    except LidstoneError as error:
+        return (error.message, error.hint), None
+    except OSError as error:
+        return (f"a worker cannot write: {error}", "look at the disk of the output"), None

@@ -1,0 +1,128 @@
+"""From lines to documents: a line of text is one, or the text field of a JSON object on a line.
+
+What cannot be used is kept apart with the reason, and is never dropped in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from lidstone.ngram.filter.chunks import Chunk
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A line that is no document."""
+
+    where: str
+    """file:line"""
+    reason: str
+    raw: bytes
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of a chunk."""
+
+    numbers: list[int]
+    """which line of the chunk each one is"""
+    raw: list[bytes]
+    """each as it stands in the source"""
+    text: bytes
+    """what is scored: the lines of all documents, UTF-8, with line feeds between"""
+    sizes: list[int] | None = None
+    """how many lines of it each document has; None: one"""
+    bad: list[Bad] = field(default_factory=list)
+
+
+def text_documents(chunk: Chunk) -> Documents:
+    r"""Every line is a document; those that are not UTF-8, or hold a NUL byte, are bad.
+
+    >>> from lidstone.ngram.filter.chunks import Place
+    >>> found = text_documents(Chunk(b"a b\n\xff\n", "x.txt", Place(), Place()))
+    >>> found.raw, found.bad[0].where, found.bad[0].reason
+    ([b'a b', b''], 'x.txt:2', 'not UTF-8: 0xff at byte 1 of the line')
+    """
+    lines = chunk.lines
+    if b"\0" not in chunk.data and _is_utf8(chunk.data):
+        return Documents(list(range(len(lines))), lines, chunk.data)
+    reasons = [_reason(line) for line in lines]
+    good = [number for number, reason in enumerate(reasons) if not reason]
+    bad = [_bad(chunk, number, reason) for number, reason in enumerate(reasons) if reason]
+    raw = [lines[number] for number in good]
+    return Documents(good, raw, b"\n".join(raw), None, bad)
+
+
+def json_documents(chunk: Chunk, name: str) -> Documents:
+    r"""Every line is a JSON object whose field `name` is the text; empty lines are no documents.
+
+    >>> from lidstone.ngram.filter.chunks import Place
+    >>> found = json_documents(Chunk(b'{"text": "a\\nb"}\n{"t": 1}\n[]', "x.jsonl", Place(), Place()), "text")
+    >>> found.text, found.sizes, [bad.reason for bad in found.bad]
+    (b'a\nb', [2], ["no field 'text'", 'not a JSON object but an array'])
+    """
+    numbers, raw, texts, bad = [], [], [], []
+    for number, line in enumerate(chunk.lines):
+        try:
+            text = _field(line, name)
+        except ValueError as error:
+            bad.append(_bad(chunk, number, str(error)))
+            continue
+        if text is not None:
+            numbers.append(number)
+            raw.append(line)
+            texts.append(text.removesuffix("\n"))
+    sizes = [text.count("\n") + 1 for text in texts]
+    return Documents(numbers, raw, "\n".join(texts).encode("utf-8", "surrogatepass"), sizes, bad)
+
+
+def _field(line: bytes, name: str) -> str | None:
+    """The text of one line, None if it is blank; ValueError says what is wrong."""
+    try:
+        record = json.loads(line)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: 0x{line[error.start]:02x} at byte {error.start + 1} of the line") from error
+    except json.JSONDecodeError as error:
+        if not line.strip():
+            return None
+        raise ValueError(f"not JSON: {error.msg} at character {error.colno}") from error
+    except RecursionError as error:
+        raise ValueError("not JSON that can be read: nested too deeply") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"not a JSON object but {_kind(record)}")
+    if name not in record:
+        raise ValueError(f"no field {name!r}")
+    if not isinstance(record[name], str):
+        raise ValueError(f"the field {name!r} is {_kind(record[name])}, not a string")
+    return str(record[name])
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _reason(line: bytes) -> str:
+    if b"\0" in line:
+        return f"a NUL byte at byte {line.index(0) + 1} of the line"
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f"not UTF-8: 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
+    return ""
+
+
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bad(chunk: Chunk, number: int, reason: str) -> Bad:
+    return Bad(f"{chunk.name}:{chunk.begin.line + number + 1}", reason, chunk.lines[number])

@@ -1,0 +1,216 @@
+"""`filter_documents`: the function behind `lidstone filter`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lidstone.errors import InputError
+from lidstone.ngram.filter.checkpoint import Files
+from lidstone.ngram.filter.chunks import CHUNK_BYTES
+from lidstone.ngram.filter.documents import Bad
+from lidstone.ngram.filter.run import Job, available_cores, run
+from lidstone.ngram.filter.scoring import scorer_of
+from lidstone.ngram.filter.selection import BUCKETS, Limits
+from lidstone.ngram.kenlm.scorer import Scorer
+from lidstone.ngram.table import BackoffTable
+from lidstone.progress import progress_bar
+from lidstone.text.reading.streams import COMPRESSED, Source, name_of, open_bytes
+
+Format = Literal["auto", "text", "jsonl"]
+JSON_NAMES = (".jsonl", ".ndjson", ".json")
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What a run of the filter did."""
+
+    documents: int
+    kept: int
+    bad: int
+    """lines that are no documents; each was named"""
+    tokens: int
+    """words and one end per line"""
+    unknown: int
+    perplexity: float | None
+    """of all documents together; None if there are none"""
+    resumed: bool
+    """whether an earlier run did part of it"""
+
+
+def filter_documents(
+    model: BackoffTable | Scorer,
+    sources: Sequence[Source] | Source,
+    output: str | Path = "-",
+    *,
+    against: BackoffTable | Scorer | None = None,
+    format: Format = "auto",
+    field: str = "text",
+    max_perplexity: float | None = None,
+    min_perplexity: float | None = None,
+    max_difference: float | None = None,
+    keep: float | None = None,
+    percentiles: tuple[float, float] | None = None,
+    bucket: str | None = None,
+    bare: bool = False,
+    jobs: int | None = None,
+    restart: bool = False,
+    show: bool = False,
+    say: Callable[[str], None] = lambda message: None,
+    report: Callable[[Bad], None] = lambda bad: None,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Filtered:
+    r"""Write every line, or every JSON object on a line, with its perplexity; or only those within bounds.
+
+    The model is a table, or a scorer (`lidstone.ngram.kenlm.load.load_scorer` reads any file, KenLM's binaries too).
+    `keep` is a share of the documents, those with the lowest score; `percentiles` (30, 60) sort into head, middle and
+    tail, of which `bucket` is the only one written. The score is the perplexity or, with a second model `against`, the
+    Moore-Lewis difference. Lines that are no documents go to `output`.bad and to `report`.
+
+    >>> import io, tempfile
+    >>> from lidstone.ngram.counts import count_text
+    >>> from lidstone.ngram.smoothers.witten_bell import WittenBell
+    >>> table = WittenBell().fit(count_text(io.BytesIO(b"the cat sat\nthe dog sat\n"), 2))
+    >>> file = Path(tempfile.mkdtemp()) / "out.txt"
+    >>> filter_documents(table, io.BytesIO(b"cat the the\nthe cat sat\n"), file, keep=0.5).kept
+    1
+    >>> file.read_text()
+    '1.7497\tthe cat sat\n'
+    """
+    texts = [sources] if isinstance(sources, (str, Path)) or not isinstance(sources, Sequence) else list(sources)
+    named = [name_of(source) for source in texts]
+    job = Job(
+        scorer_of(model),
+        None if against is None else scorer_of(against),
+        field if _is_json(format, named) else None,
+        Limits(max_perplexity, min_perplexity, max_difference),
+        _check_share(keep),
+        _check_percentiles(percentiles, bucket),
+        bucket,
+        bare,
+    )
+    if max_difference is not None and against is None:
+        raise InputError("max_difference needs a second model", hint="give against=, a model of general text")
+    identity = _identity(job, texts)
+    with ExitStack() as stack:
+        files = Files(str(output), identity, restart=restart)
+        stack.callback(files.close)
+        resumed = files.resumed
+        if resumed:
+            say(f"continuing after line {files.place.document:,} of pass {files.state['phase']}")
+        if job.two_passes:
+            texts = [stack.enter_context(_rereadable(source)) for source in texts]
+        total = _size(texts, job)
+        bar = stack.enter_context(progress_bar(total, "filtering", show=show, unit="bytes"))
+        advance = bar if sys.stderr.isatty() else _spoken(total, say)
+        totals = run(
+            job,
+            texts,
+            named,
+            files,
+            jobs=jobs or available_cores(),
+            report=report,
+            advance=advance,
+            chunk_bytes=chunk_bytes,
+        )
+        files.finish()
+    return _summary(totals, resumed)
+
+
+def _spoken(total: int | None, say: Callable[[str], None], seconds: float = 60.0) -> Callable[[int], None]:
+    """Progress where there is no terminal: a line now and then."""
+    done, last = 0, time.monotonic()
+
+    def advance(size: int) -> None:
+        nonlocal done, last
+        done += size
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            say(f"filtering: {done / 1e6:,.0f} MB" + (f" of {total / 1e6:,.0f} MB" if total else "") + " read")
+
+    return advance
+
+
+def _summary(totals: dict[str, float], resumed: bool) -> Filtered:
+    whole = {name: int(totals.get(name, 0)) for name in ("documents", "kept", "bad", "tokens", "unknown")}
+    tokens = whole["tokens"]
+    perplexity = 10 ** (-totals["log10"] / tokens) if tokens else None
+    return Filtered(**whole, perplexity=perplexity, resumed=resumed)
+
+
+def _is_json(format: Format, names: list[str]) -> bool:
+    if format not in ("auto", "text", "jsonl"):
+        raise InputError(f"the format must be auto, text or jsonl, not {format!r}")
+    if format != "auto":
+        return format == "jsonl"
+    kinds = {_plain_suffix(name) in JSON_NAMES for name in names}
+    if len(kinds) > 1:
+        raise InputError("some inputs are text and some are JSON lines, by their names", hint="give the format")
+    return kinds == {True}
+
+
+def _plain_suffix(name: str) -> str:
+    path = Path(name.lower())
+    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def _check_share(keep: float | None) -> float | None:
+    if keep is not None and not 0 < keep <= 1:
+        raise InputError(f"keep must be a share between 0 and 1, not {keep}", hint="0.3 keeps 30 %")
+    return keep
+
+
+def _check_percentiles(percentiles: tuple[float, float] | None, bucket: str | None) -> tuple[float, ...]:
+    if bucket is not None and bucket not in BUCKETS:
+        raise InputError(f"there is no bucket {bucket!r}", hint=f"choose one of {', '.join(BUCKETS)}")
+    if percentiles is None:
+        return () if bucket is None else (0.3, 0.6)
+    if len(percentiles) != 2 or not 0 < percentiles[0] < percentiles[1] < 100:
+        raise InputError(f"percentiles must be two, rising, between 0 and 100, not {percentiles}", hint="30 and 60")
+    return tuple(value / 100 for value in percentiles)
+
+
+def _identity(job: Job, sources: list[Source]) -> dict[str, Any]:
+    """What must be the same for an unfinished run to go on."""
+    bounds = [job.limits.max_perplexity, job.limits.min_perplexity, job.limits.max_difference]
+    return {
+        "model": job.scorer.fingerprint,
+        "second model": None if job.against is None else job.against.fingerprint,
+        "inputs": [_stamp(source) for source in sources],
+        "settings": [job.name, bounds, job.keep, job.cuts, job.bucket, job.bare],
+    }
+
+
+def _stamp(source: Source) -> list[Any]:
+    if isinstance(source, (str, Path)) and Path(source).is_file():
+        facts = Path(source).stat()
+        return [str(source), facts.st_size, facts.st_mtime_ns]
+    return [name_of(source)]
+
+
+def _size(sources: list[Source], job: Job) -> int | None:
+    """How many bytes will be read, where the sizes of the files tell it."""
+    paths = [Path(source) for source in sources if isinstance(source, (str, Path)) and str(source) != "-"]
+    if len(paths) < len(sources) or any(path.suffix in COMPRESSED or not path.is_file() for path in paths):
+        return None
+    return sum(path.stat().st_size for path in paths) * (1 + job.two_passes)
+
+
+@contextmanager
+def _rereadable(source: Source) -> Iterator[Source]:
+    """A source that can be read twice: standard input and open files are copied to disk."""
+    if isinstance(source, (str, Path)) and str(source) != "-":
+        yield source
+        return
+    with tempfile.NamedTemporaryFile(prefix="lidstone-filter-") as copy:
+        with open_bytes(source) as stream:
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        yield copy.name

@@ -1,0 +1,253 @@
+"""The filter as a whole: chunks go to threads, come back in order, and are written with a record of how far it is.
+
+Limits on the perplexity need one pass. Shares of the corpus need two: the first leaves every score in a file, the
+second reads the corpus again and writes. Memory is a few chunks, whatever the size of the corpus.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone.ngram.filter.checkpoint import Files
+from lidstone.ngram.filter.chunks import CHUNK_BYTES, Chunk, Place, read_chunks
+from lidstone.ngram.filter.documents import Bad, Documents, json_documents, text_documents
+from lidstone.ngram.filter.output import compressor, json_lines, plain_lines, text_lines
+from lidstone.ngram.filter.scoring import Scores, difference, score_documents
+from lidstone.ngram.filter.selection import BUCKETS, Cut, Limits, cut_at
+from lidstone.ngram.kenlm.scorer import Scorer
+from lidstone.text.reading.streams import Source
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done with every chunk."""
+
+    scorer: Scorer
+    against: Scorer | None = None
+    name: str | None = None
+    """the JSON field with the text; None: lines of text"""
+    limits: Limits = field(default_factory=Limits)
+    keep: float | None = None
+    """the share of all documents that stays: those with the lowest scores"""
+    cuts: tuple[float, ...] = ()
+    """the shares at which head, middle and tail are cut"""
+    bucket: str | None = None
+    """the only bucket that is written"""
+    bare: bool = False
+    """whether scores are left out of the output"""
+
+    @property
+    def two_passes(self) -> bool:
+        """Whether the choice depends on the whole corpus."""
+        return self.keep is not None or bool(self.cuts)
+
+    def documents(self, chunk: Chunk) -> Documents:
+        """The documents of a chunk."""
+        return text_documents(chunk) if self.name is None else json_documents(chunk, self.name)
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a chunk."""
+
+    blocks: dict[str, bytes]
+    """what goes to which file"""
+    totals: dict[str, float]
+    bad: list[Bad] = field(default_factory=list)
+
+
+@dataclass
+class Totals:
+    """Sums over the run, kept when it is interrupted."""
+
+    values: dict[str, float] = field(default_factory=dict)
+
+    def add(self, more: dict[str, float]) -> None:
+        """Count a chunk in."""
+        for name, value in more.items():
+            self.values[name] = self.values.get(name, 0) + value
+
+
+def run(
+    job: Job,
+    sources: Sequence[Source],
+    names: Sequence[str],
+    files: Files,
+    *,
+    jobs: int,
+    report: Callable[[Bad], None],
+    advance: Callable[[int], None],
+    chunk_bytes: int = CHUNK_BYTES,
+) -> dict[str, float]:
+    """Do the job from the position of `files` to the end; returns the totals."""
+    totals = Totals(dict(files.state["totals"]))
+
+    def go(work: Callable[[Chunk], Done]) -> None:
+        chunks = read_chunks(sources, files.place, names=names, chunk_bytes=chunk_bytes)
+        for place, done, size in in_order(work, chunks, jobs):
+            for name, block in done.blocks.items():
+                files.write(name, block)
+            for bad in done.bad:
+                files.write("bad", f"{bad.where}: {bad.reason}\t".encode() + bad.raw + b"\n")
+                report(bad)
+            totals.add(done.totals)
+            files.done(place, totals.values)
+            advance(size)
+
+    compress = compressor(files.output)
+    try:
+        if not job.two_passes:
+            go(lambda chunk: score_and_write(job, chunk, compress))
+        else:
+            if files.state["phase"] == 1:
+                go(lambda chunk: score_only(job, chunk))
+                files.next_phase()
+            choice = Choice.find(job, files)
+            go(lambda chunk: write_chosen(job, chunk, choice, compress))
+    finally:
+        files.done(files.place, totals.values, now=True)
+    return totals.values
+
+
+def in_order(work: Callable[[Chunk], Done], chunks: Iterator[Chunk], jobs: int) -> Iterator[tuple[Place, Done, int]]:
+    """Work on several chunks at a time and give the results in the order of the corpus.
+
+    An error in reading comes after the results of all that was read before it.
+    """
+    waiting: deque[tuple[Chunk, Future[Done]]] = deque()
+    failure: Exception | None = None
+    with ThreadPoolExecutor(jobs) as pool:
+        while failure is None or waiting:
+            try:
+                while failure is None and len(waiting) < 2 * jobs:
+                    chunk = next(chunks)
+                    waiting.append((chunk, pool.submit(work, chunk)))
+            except Exception as error:
+                failure = error
+            if waiting:
+                chunk, result = waiting.popleft()
+                yield chunk.end, result.result(), len(chunk.data) + 1
+    if failure is not None and not isinstance(failure, StopIteration):
+        raise failure
+
+
+def score_and_write(job: Job, chunk: Chunk, compress: Callable[[bytes], bytes]) -> Done:
+    """One pass: score, choose by limits, write."""
+    documents = job.documents(chunk)
+    scores, gap = _scores(job, documents)
+    perplexity = scores.perplexity
+    keep = job.limits.accept(perplexity, gap)
+    block = _render(job, documents.raw, perplexity, gap, None, keep)
+    totals = {**_totals(documents, scores), "kept": int(keep.sum())}
+    return Done({"output": compress(block) if block else b""}, totals, documents.bad)
+
+
+def score_only(job: Job, chunk: Chunk) -> Done:
+    """The first of two passes: scores to files, one per line."""
+    documents = job.documents(chunk)
+    scores, gap = _scores(job, documents)
+    lines = chunk.end.line - chunk.begin.line
+    blocks = {"scores": _spread(scores.perplexity if gap is None else gap, documents, lines)}
+    if gap is not None:
+        blocks["perplexities"] = _spread(scores.perplexity, documents, lines)
+    return Done(blocks, _totals(documents, scores), documents.bad)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the scores of the whole corpus decide."""
+
+    files: Files
+    keep: Cut | None
+    cuts: tuple[Cut, ...]
+
+    @classmethod
+    def find(cls, job: Job, files: Files) -> Choice:
+        """Find the cuts in the file of scores."""
+        file = files.path("scores")
+        keep = None if job.keep is None else cut_at(file, job.keep)
+        return cls(files, keep, tuple(cut_at(file, share) for share in job.cuts))
+
+    def column(self, name: str, chunk: Chunk) -> Floats:
+        """The scores of a chunk's lines."""
+        lines = chunk.end.line - chunk.begin.line
+        return np.fromfile(self.files.path(name), np.float64, lines, offset=8 * chunk.begin.document)
+
+
+def write_chosen(job: Job, chunk: Chunk, choice: Choice, compress: Callable[[bytes], bytes]) -> Done:
+    """The second of two passes: choose by what the whole corpus decided, and write."""
+    ranked = choice.column("scores", chunk)
+    real = np.flatnonzero(~np.isnan(ranked))
+    numbers, ranked = real + chunk.begin.document, ranked[real]
+    gap = None if job.against is None else ranked
+    perplexity = ranked if gap is None else choice.column("perplexities", chunk)[real]
+    keep = job.limits.accept(perplexity, gap)
+    if choice.keep is not None:
+        keep &= choice.keep.inside(ranked, numbers)
+    place = np.zeros(len(ranked), np.int64)
+    for cut in choice.cuts:
+        place += ~cut.inside(ranked, numbers)
+    if job.bucket is not None:
+        keep &= place == BUCKETS.index(job.bucket)
+    lines = chunk.lines
+    block = _render(job, [lines[i] for i in real], perplexity, gap, place if job.cuts else None, keep)
+    return Done({"output": compress(block) if block else b""}, {"kept": int(keep.sum())})
+
+
+def _scores(job: Job, documents: Documents) -> tuple[Scores, Floats | None]:
+    scores = score_documents(job.scorer, documents)
+    if job.against is None:
+        return scores, None
+    return scores, difference(scores, score_documents(job.against, documents))
+
+
+def _totals(documents: Documents, scores: Scores) -> dict[str, float]:
+    return {
+        "documents": len(documents.raw),
+        "bad": len(documents.bad),
+        "tokens": int(scores.tokens.sum()),
+        "unknown": int(scores.unknown.sum()),
+        "log10": float(scores.log10.sum()),
+    }
+
+
+def _spread(values: Floats, documents: Documents, lines: int) -> bytes:
+    """One value per line, NaN for lines that are no documents."""
+    spread = np.full(lines, np.nan)
+    spread[documents.numbers] = values
+    return spread.tobytes()
+
+
+def _render(
+    job: Job,
+    raw: list[bytes],
+    perplexity: Floats,
+    gap: Floats | None,
+    place: NDArray[np.int64] | None,
+    keep: NDArray[np.bool_],
+) -> bytes:
+    names, columns = ["perplexity"], [perplexity[keep].tolist()]
+    if gap is not None:
+        names.append("difference")
+        columns.append(gap[keep].tolist())
+    if place is not None:
+        names.append("bucket")
+        columns.append([BUCKETS[i] for i in place[keep]])
+    lines = raw if keep.all() else [raw[i] for i in np.flatnonzero(keep)]
+    if job.bare:
+        return plain_lines(lines)
+    return (text_lines if job.name is None else json_lines)(lines, names, columns)
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
