@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the same names as in `_MODULES`, for editors and type check
     from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
     from lidstone.loss.loss import SmoothedCrossEntropy
     from lidstone.loss.schedule import Schedule
-    from lidstone.loss.split import SignedSplit, signed_split, split
+    from lidstone.loss.split import SignedSplit, signed_split
     from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
     from lidstone.ngram.combine.mixing import mix
     from lidstone.ngram.combine.pruning import prune
@@ -88,7 +88,6 @@ _MODULES = {
     "read_words": "text.words",
     "signed_split": "loss.split",
     "smoother_names": "ngram.smoothers.registry",
-    "split": "loss.split",
     "trainer_loss": "hf.hook",
     "write_arpa": "ngram.arpa.read_write",
 }
@@ -131,7 +130,6 @@ __all__ = [
     "read_words",
     "signed_split",
     "smoother_names",
-    "split",
     "trainer_loss",
     "write_arpa",
 ]

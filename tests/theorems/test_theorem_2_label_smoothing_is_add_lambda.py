@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.smoothing_cases import VOCAB, counted, empirical, text_histories
 
+from lidstone.errors import LidstoneError
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer
 from lidstone.ngram.smoothers.label_smoothing import LabelSmoothing
@@ -110,3 +111,13 @@ def test_the_two_differ_where_counts_are_large():
     moved = [np.abs(p - rows.numpy()).sum(-1) / 2 for p in (by_type, by_position)]
     np.testing.assert_allclose(moved[0] / moved[1], 2 / (totals + 1), rtol=1e-10)
     assert totals.max() > 30
+
+
+def test_both_strengths_of_label_smoothing():
+    gamma, counts = 0.25, counted(2)
+    one, other = (LabelSmoothing(gamma=gamma), LabelSmoothing(epsilon=gamma / (1 + gamma)))
+    np.testing.assert_allclose(one.fit(counts).prob([[1]]), other.fit(counts).prob([[1]]), rtol=1e-14)
+    assert LabelSmoothing() == LabelSmoothing(gamma=0.1)
+    for wrong in ({"gamma": 0.1, "epsilon": 0.1}, {"epsilon": 1.5}, {"gamma": -1.0}):
+        with pytest.raises(LidstoneError):
+            LabelSmoothing(**wrong)

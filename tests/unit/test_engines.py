@@ -147,12 +147,3 @@ def test_a_cluster_that_answers_passes() -> None:
         _probe(f"127.0.0.1:{server.getsockname()[1]}")
     for named in (None, "auto", "local"):
         _probe(named)
-
-
-def test_the_old_name_of_the_engine_in_this_process_warns() -> None:
-    from lidstone.lab.sweep import engines
-
-    with pytest.warns(DeprecationWarning, match="Here is now called InProcess"):
-        assert engines.Here is InProcess
-    with pytest.raises(AttributeError, match="no attribute 'There'"):
-        _ = engines.There

@@ -1,4 +1,4 @@
-"""The public names: what is here stays, or stays as a deprecated alias."""
+"""The public names: what is here stays."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ NAMES = [
     "read_words",
     "signed_split",
     "smoother_names",
-    "split",
     "trainer_loss",
     "write_arpa",
 ]

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.deprecation import warn_renamed
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.merge import align
@@ -76,12 +75,6 @@ def signed_split(table: BackoffTable, counts: Counts) -> SignedSplit:
     empirical = counts.counts[nodes] / np.maximum(totals, 1)
     delta = smoothed[nodes] - empirical
     return SignedSplit(table, np.maximum(delta, 0) - lower, np.maximum(-delta, 0), empirical)
-
-
-def split(table: BackoffTable, counts: Counts) -> SignedSplit:
-    """Deprecated: use `signed_split`."""
-    warn_renamed("lidstone.split", "lidstone.signed_split")
-    return signed_split(table, counts)
 
 
 def require_whole(counts: Counts) -> None:

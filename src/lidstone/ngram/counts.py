@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.derived import Derived, derive
@@ -46,8 +45,6 @@ class Counts:
     """n-grams of order k that occur thresholds[k-1] times or less were dropped"""
     stored: Derived | None = field(default=None, repr=False)
     """what was derived before n-grams were dropped or inserted; None where it follows from the counts"""
-
-    full = renamed_method("full", "stored")
 
     def __repr__(self) -> str:
         """What was counted, on one line.

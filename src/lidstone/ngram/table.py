@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lidstone.deprecation import renamed_method
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query, state
 from lidstone.ngram.compact.access import Values
@@ -191,9 +190,6 @@ class BackoffTable:
         oov = 0 if self.vocab.unk is None else int((ids == self.vocab.unk).sum())
         value = perplexity_of(float(logprobs.sum()), len(logprobs))
         return Perplexity(value, len(logprobs), oov, self.vocab.event_count, self.signature)
-
-    probs = renamed_method("probs", "ngram_probs")
-    logprobs = renamed_method("logprobs", "token_logprobs")
 
     def sample(self, *, seed: int | None = None, history: History | None = None, limit: int = 1000) -> list[int]:
         """Draw a sentence word by word, from its start or after `history`; without the eos that ends it."""

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
@@ -168,10 +167,3 @@ def _environment(threads: int | None) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Here":
-        warnings.warn("Here is now called InProcess", DeprecationWarning, stacklevel=2)
-        return InProcess
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,11 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lidstone.deprecation import renamed_field
 from lidstone.ngram.smoothers.discounting import SingleDiscount
 
 
-@renamed_field("d", "discount")
 @dataclass(frozen=True)
 class AbsoluteDiscounting(SingleDiscount):
     """Absolute discounting, interpolated.

@@ -38,10 +38,6 @@ OWN = {
 }
 
 
-RENAMED = {"absolute-discounting": {"d": "discount"}}
-"""Settings that recipes and committed runs know under an old name"""
-
-
 def smoother_names() -> list[str]:
     """All names that `get_smoother` knows.
 
@@ -67,7 +63,6 @@ def get_smoother(name: str, **fields: Any) -> Smoother:
     lidstone.errors.InputError: k of katz must be int, not 'seven'. hint: ...
     """
     kind = smoother_class(name)
-    fields = {RENAMED.get(_normal(name), {}).get(key, key): value for key, value in fields.items()}
     if dataclasses.is_dataclass(kind):
         _check_fields(name, kind, fields)
     try:
