@@ -13,8 +13,11 @@ from tests.tiny import lm_values, recipe, write_texts
 from lidstone.errors import InputError, RunError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.methods.losses import ConfidencePenalty, uniform_table, unigram_table
+from lidstone.lab.run.mix import make_mixture, own_ngram
 from lidstone.lab.run.run import train
+from lidstone.lab.run.saved import load_saved
 from lidstone.lab.run.setup import make_batches, make_model
+from lidstone.lab.run.use import continue_prompt, evaluate_files
 from lidstone.lab.training.batches import BatchSize, block_batches, sentence_batches
 from lidstone.lab.training.models import ModelSpec, build_model
 from lidstone.text.sequences import IGNORED, length_batches, pieces
@@ -109,6 +112,39 @@ def test_a_sentence_longer_than_the_model_is_scored_with_half_its_reach_as_conte
         total -= sum(logs[position - start, whole[position + 1]].item() for position in range(new, end))
     assert scores.total == pytest.approx(total, rel=1e-5)
     assert scores.tokens == 7
+
+
+@pytest.mark.parametrize(("block", "window"), [(5, 5), (None, 8)])  # the longest training sentence has 7 words
+def test_no_token_is_scored_at_a_position_that_was_not_trained(files, tmp_path, monkeypatch, block, window):
+    """Trained on rows of at most L: validation, test, mixing, pairs and generation never read a row of more than L."""
+    values = lm_values(files, max_steps=4, eval_every=2, block_length=block)
+    (tmp_path / "long.txt").write_text("a b c d e f g h " * 12 + "\n")
+    values["corpus"]["valid"] = values["corpus"]["test"] = str(tmp_path / "long.txt")
+    trained, scored = [], []
+
+    def watched(forward):
+        def call(self, input_ids=None, **others):
+            (trained if self.training else scored).append(input_ids.shape[1])
+            return forward(self, input_ids=input_ids, **others)
+
+        return call
+
+    from transformers import OPTForCausalLM
+
+    monkeypatch.setattr(OPTForCausalLM, "forward", watched(OPTForCausalLM.forward))
+    run = train(recipe(values), tmp_path / "runs")
+    assert run.record["signature"]["window"] == max(scored) == window and set(trained) <= {*range(window + 1)}
+    scored.clear()
+    saved = load_saved(run.folder)
+    evaluate_files(saved, [tmp_path / "long.txt"])
+    table, weight = own_ngram(run.folder)
+    evaluate_files(saved, [tmp_path / "long.txt"], mixture=make_mixture(saved, table, weight))
+    assert max(scored) == window
+    prompt = "a b c"
+    assert all(len(line.split()) < window for line in continue_prompt(saved, prompt, number=20, limit=50))
+    assert load_saved(run.folder, window=3).model.config.trained_window == 3
+    with pytest.raises(InputError, match="a window of 99 tokens is not possible"):
+        load_saved(run.folder, window=99)
 
 
 def test_label_smoothing_is_the_uniform_table(files):

@@ -98,7 +98,7 @@ class Mixture:
     weight: float = 0.5
     """of the n-gram model, from 0 to 1"""
     limit: int | None = None
-    """the longest sequence that the model reads; by default from its configuration"""
+    """the longest row that the model reads when it scores; by default the longest it was trained on"""
     allow_unnormalised: bool = False
     """a table whose probabilities do not sum to one within 1% is refused otherwise"""
 
@@ -168,8 +168,7 @@ class Mixture:
         config = getattr(self.model, "config", None)
         self._check_size(getattr(config, "vocab_size", self.table.vocab.size))
         checked = [self._words(sentence, number) for number, sentence in enumerate(sentences, start=1)]
-        reach = self.limit or getattr(config, "max_position_embeddings", None)
-        network = score_sentences(self.model, checked, eos=eos, limit=reach)
+        network = score_sentences(self.model, checked, eos=eos, limit=self.limit)
         return network, ngram_nll(self.table, checked)
 
     def _words(self, sentence: Ids, number: int) -> NDArray[np.int64]:

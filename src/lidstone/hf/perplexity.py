@@ -4,8 +4,11 @@
 
 Every token counts, and one end per sentence: tokens = pieces + sentences, as for n-gram models. The model reads eos,
 then the sentence; it never sees the sentence before, so the value does not depend on how training text was packed. A
-sentence longer than the model's limit is scored in pieces; each but the first has half the limit as context. Per
+sentence longer than the model's window is scored in pieces; each but the first has half the window as context. Per
 word, the same sum is divided by words + sentences: use that to compare tokenizations.
+
+The window is the longest row that the network was trained on, not the longest that it could read: at positions that it
+has never seen, a network is worse, and by different amounts for different methods.
 """
 
 from __future__ import annotations
@@ -27,6 +30,15 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Advance = Callable[[float], None]
+
+
+def window_of(model: Any) -> int | None:
+    """The longest row that a causal model should read: the longest it was trained on, else what its configuration says.
+
+    A run saves the length of its longest training row with the model, as `trained_window`; None if nothing is known.
+    """
+    config = getattr(model, "config", None)
+    return getattr(config, "trained_window", None) or getattr(config, "max_position_embeddings", None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +100,8 @@ def score_sentences(
     batch_tokens: int = 4096,
     advance: Advance = lambda amount: None,
 ) -> SentenceScores:
-    """Score sentences of ids, given without eos, under a causal language model that reads up to `limit` tokens."""
-    rows = _pieces(sentences, eos, limit)
+    """Score sentences of ids, given without eos, under a causal model that reads `limit` tokens, or its window."""
+    rows = _pieces(sentences, eos, limit or window_of(model))
     lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
     nll, tokens = np.zeros(len(sentences)), np.zeros(int(lengths.sum()))
     starts = np.cumsum(lengths) - lengths

@@ -34,6 +34,12 @@ WEIGHT: TypeAlias = Annotated[
     float | None,
     typer.Option(min=0, max=1, help="The weight of the n-gram model; with --mix train by default that in run.json."),
 ]
+WINDOW: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help="The longest row a language model reads; default: the longest it was trained on, if that is known."
+    ),
+]
 FIT_WEIGHT: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Choose the weight on this text instead.")
 ]
@@ -51,6 +57,7 @@ def evaluate(
     pairs: Annotated[
         str | None, typer.Option(metavar="FILE", help="Minimal pairs, JSON lines as BLiMP's, instead of text.")
     ] = None,
+    window: WINDOW = None,
     as_json: JSON = False,
 ) -> None:
     """Perplexity of text under a language model; BLEU and chrF of SOURCE REFERENCE under a translation model.
@@ -67,7 +74,7 @@ def evaluate(
     if fit_weight == "-" and "-" in (*(texts or ()), pairs):
         raise InputError("standard input cannot be both the text and that of --fit-weight", hint="put one into a file")
     quiet_transformers()
-    saved = load_saved(run, task="lm" if mix or pairs else None)
+    saved = load_saved(run, task="lm" if mix or pairs else None, window=window)
     mixture = read_mixture(saved, run, mix, weight, fit_weight)
     if pairs is not None:
         facts = evaluate_pairs(saved, pairs, mixture)

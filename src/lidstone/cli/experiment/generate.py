@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lidstone.cli.console import print_json
-from lidstone.cli.experiment.evaluate import FIT_WEIGHT, MIX, RUN, WEIGHT, read_mixture
+from lidstone.cli.experiment.evaluate import FIT_WEIGHT, MIX, RUN, WEIGHT, WINDOW, read_mixture
 from lidstone.cli.inputs import JSON
 
 
@@ -28,6 +28,7 @@ def generate(
     mix: MIX = None,
     weight: WEIGHT = None,
     fit_weight: FIT_WEIGHT = None,
+    window: WINDOW = None,
     as_json: JSON = False,
 ) -> None:
     """Continue each prompt to the end of its sentence; without prompts, draw whole sentences."""
@@ -36,7 +37,7 @@ def generate(
     from lidstone.lab.run.use import continue_prompt
 
     quiet_transformers()
-    saved = load_saved(run, task="lm")
+    saved = load_saved(run, task="lm", window=window)
     mixture = read_mixture(saved, run, mix, weight, fit_weight)
     for prompt in _prompts(text):
         options = {"number": number, "seed": seed, "temperature": temperature, "top_k": top_k, "limit": limit}

@@ -91,6 +91,8 @@ def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
         planned.estimate(engine)
         left = planned.seconds_left(before, engine.width)
     number = sum(map(planned.cells_left, before))
+    for note in planned.recipe.notes if number else ():
+        say(f"note: {note}")
     if number:
         say(f"{_to_come(number)}; {clock(left)} if none stops early")
     if sys.stderr.isatty():

@@ -48,6 +48,9 @@ def train(
 
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
     loaded = load_recipe(recipe, overrides)
+    if process_rank() == 0:
+        for note in loaded.notes:
+            say(f"note: {note}")
     with first_process_first():
         prepared = cached_corpus(loaded)
     runs = []

@@ -99,6 +99,19 @@ class Recipe(Section):
         hint = nearest(name, self.method_names)
         raise RecipeError(f"the recipe {self.name} has no method {name!r}", hint=hint)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user may not expect of these settings: the network could read longer rows than it is trained on.
+
+        >>> load_recipe("demo", ["model.max_positions=512"]).notes[0]
+        'model.max_positions is 512, but rows of 64 tokens are trained: text is scored in windows of 64'
+        """
+        block, longest = self.training.block_length, self.model.max_positions
+        if self.task == "mt" or self.model.kind == "auto" or block is None or block >= longest:
+            return ()
+        rows = f"rows of {block} tokens are trained: text is scored in windows of {block}"
+        return (f"model.max_positions is {longest}, but {rows}",)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; the inverse is `make_recipe`."""
         return self.model_dump(mode="json")

@@ -19,6 +19,9 @@ from lidstone.lab.recipe.recipe import make_recipe
 from lidstone.lab.recipe.yaml import parse_yaml
 from lidstone.text.corpora import aligned, read_lines
 
+BLOCK = 128
+"""Language models read and train on rows of this many tokens."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -181,7 +184,7 @@ model:
   heads: 4
   ffn: {size.ffn if language_model else size.ffn // 2}
   dropout: {0.1 if language_model else 0.3}                    # the paper's
-  max_positions: 512
+  max_positions: {BLOCK if language_model else 512}
 """
 
 
@@ -204,7 +207,7 @@ methods:                          # what is compared; delete what you do not nee
 
 def _training(choices: Choices) -> str:
     size, language_model = choices.size, choices.task == "lm"
-    block = "\n  block_length: 128               # tokens read at a time" if language_model else ""
+    block = f"\n  block_length: {BLOCK}               # tokens read at a time" if language_model else ""
     return f"""\
 training:
   epochs: 30                      # at most: patience ends it earlier

@@ -12,10 +12,9 @@ import numpy as np
 
 from lidstone.errors import InputError, LidstoneError
 from lidstone.hf.mixture import Mixture, ThreeScores
-from lidstone.hf.perplexity import score_sentences
+from lidstone.hf.perplexity import score_sentences, window_of
 from lidstone.lab.evaluation.minimal_pairs import pair_scores, parse_pairs, summarize
 from lidstone.lab.run.saved import SavedModel
-from lidstone.lab.run.scoring import reach_of
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.corpora import read_lines
 from lidstone.text.reading.streams import Source, name_of
@@ -29,7 +28,7 @@ def make_mixture(
     table.require(saved.target.vocabulary)
     if (weight is None) == (valid is None):
         raise InputError("a mixture needs one weight", hint="use --weight, or validation text with --fit-weight")
-    mixture = Mixture(saved.model, table, 0.5 if weight is None else weight, reach_of(saved.model))
+    mixture = Mixture(saved.model, table, 0.5 if weight is None else weight)
     return mixture if valid is None else mixture.fit(encoded(saved, read_lines(valid)))
 
 
@@ -71,8 +70,8 @@ def evaluate_pairs(saved: SavedModel, file: Source, mixture: Mixture | None = No
     pairs = parse_pairs(lines, name_of(file))
     good, bad = (encoded(saved, [getattr(p, side) for p in pairs], keep_blank=True) for side in ("good", "bad"))
     if mixture is None:
-        eos, limit = saved.target.vocabulary.eos, reach_of(saved.model)
-        scores = pair_scores(good, bad, lambda ids: score_sentences(saved.model, ids, eos=eos, limit=limit).nll)
+        eos = saved.target.vocabulary.eos
+        scores = pair_scores(good, bad, lambda ids: score_sentences(saved.model, ids, eos=eos).nll)
         return {**summarize(pairs, scores), "signature": signature_of(saved, lines)}
     three: list[ThreeScores] = []
 
@@ -101,6 +100,8 @@ def signature_of(saved: SavedModel, lines: Sequence[str], mixture: Mixture | Non
         table = _hash(json.dumps(mixture.table.signature, sort_keys=True, default=str))
         mixed = f"|mix:{table}|weight:{mixture.weight:.4g}"
     model = f"model:{saved.name}|vocab:{saved.target.vocabulary.fingerprint}"
+    if saved.task == "lm":
+        model += f"|window:{window_of(saved.model)}"
     return f"{model}|text:{_hash(chr(10).join(lines))}{mixed}|lidstone:{__version__}"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import RunError
+from lidstone.hf.perplexity import window_of
 from lidstone.lab.corpus.cache import new_folder
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
@@ -170,6 +171,7 @@ def _record(
             "vocabulary_size": prepared.vocab.size,
             "test_sentences": len(prepared.test),
             "model_parameters": parameter_count(model),
+            **({"window": window_of(model)} if recipe.task == "lm" else {}),
             "table": table_signature(model) or loss.signature.get("table"),
             "metric": metrics.get("bleu_signature", "perplexity per token"),
             "processes": process_count(),

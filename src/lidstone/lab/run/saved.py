@@ -57,8 +57,12 @@ class SavedModel:
         _write(folder / "lidstone.json", with_checksum(facts))
 
 
-def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
-    """Load a run's model, a model folder of lidstone, or any causal checkpoint of transformers with its tokenizer."""
+def load_saved(path: str | Path, *, task: str | None = None, window: int | None = None) -> SavedModel:
+    """Load a run's model, a model folder of lidstone, or any causal checkpoint of transformers with its tokenizer.
+
+    `window` is the longest row that a language model should read; by default the longest it was trained on, if its
+    folder says so, else the longest that its configuration allows.
+    """
     import torch
 
     folder = _model_folder(Path(path))
@@ -75,7 +79,17 @@ def load_saved(path: str | Path, *, task: str | None = None) -> SavedModel:
     if task is not None and saved.task != task:
         wanted = {"lm": "a language model", "mt": "a translation model"}[task]
         raise InputError(f"{path} is not {wanted}", hint="see `task` in its run.json")
+    if window is not None:
+        _set_window(saved, window)
     return saved
+
+
+def _set_window(saved: SavedModel, window: int) -> None:
+    longest = getattr(saved.model.config, "max_position_embeddings", None)
+    if saved.task != "lm" or (longest is not None and window > longest):
+        reason = f"{saved.name} reads at most {longest} tokens" if saved.task == "lm" else "a translation has no window"
+        raise InputError(f"a window of {window} tokens is not possible: {reason}", hint="leave --window out")
+    saved.model.config.trained_window = window
 
 
 def load_pipeline(path: str | Path) -> TextPipeline:

@@ -19,11 +19,6 @@ from lidstone.lab.training.arguments import process_count, process_rank
 from lidstone.progress import progress_bar
 
 
-def reach_of(model: Any) -> int | None:
-    """The longest sequence a model reads, from its configuration; None if that does not have it."""
-    return getattr(model.config, "max_position_embeddings", None)
-
-
 @dataclass(frozen=True)
 class RunScores:
     """The test scores that a run records."""
@@ -87,7 +82,7 @@ class Scorer:
         eos, targets = self.prepared.vocab.eos, list(split.target)[every]
         with progress_bar(None, "scoring", show=show) as advance:
             if split.source is None:
-                return score_sentences(model, targets, eos=eos, limit=reach_of(model), advance=advance)
+                return score_sentences(model, targets, eos=eos, advance=advance)
             sources, pad = list(split.source)[every], model.config.pad_token_id
             return score_pairs(model, sources, targets, eos=eos, pad=pad, advance=advance)
 

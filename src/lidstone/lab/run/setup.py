@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.loss import make_loss
 from lidstone.lab.run.methods import attach_residual, make_noise, training_folds
-from lidstone.lab.run.scoring import reach_of
 from lidstone.lab.training.architectures import PAD
 from lidstone.lab.training.arguments import first_process_first, process_count, use_bf16
 from lidstone.lab.training.batches import Batches, BatchSize
@@ -42,11 +42,18 @@ def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
     with first_process_first():
         attach_residual(recipe.regularizer, prepared, model)
         noise = make_noise(recipe.regularizer, prepared, model.config.pad_token_id)
-    batches = make_batches(recipe, prepared, reach_of(model))
+    batches = make_batches(recipe, prepared, getattr(model.config, "max_position_embeddings", None))
+    if recipe.task == "lm" and not _pretrained(recipe):
+        model.config.trained_window = batches.longest  # saved with the model; see `window_of`
     steps = recipe.training.steps(len(batches), process_count())
     with first_process_first():
         loss = make_loss(recipe.regularizer, prepared, steps, linear=_takes_hidden_states(recipe))
     return Setup(model, batches, loss, noise)
+
+
+def _pretrained(recipe: Recipe) -> bool:
+    """Whether training continues a checkpoint, which has seen longer rows than this run may have."""
+    return recipe.model.kind == "auto" and Path(str(recipe.model.checkpoint)).is_dir()
 
 
 def _takes_hidden_states(recipe: Recipe) -> bool:

@@ -7,13 +7,13 @@ from typing import Any
 
 from lidstone.errors import InputError
 from lidstone.hf.mixture import Mixture
-from lidstone.hf.perplexity import score_sentences
+from lidstone.hf.perplexity import score_sentences, window_of
 from lidstone.lab.corpus.pipeline import encode_pieces
 from lidstone.lab.evaluation.beam import Beam, check_source_lengths, translate_ids
 from lidstone.lab.run.methods import generating
 from lidstone.lab.run.mix import mixed_perplexities, signature_of
 from lidstone.lab.run.saved import SavedModel
-from lidstone.lab.run.scoring import reach_of, translation_metrics
+from lidstone.lab.run.scoring import translation_metrics
 from lidstone.progress import progress_bar
 from lidstone.text.corpora import aligned, read_lines
 from lidstone.text.reading.streams import Source, name_of
@@ -55,7 +55,7 @@ def perplexity_of(saved: SavedModel, lines: Iterable[str], mixture: Mixture | No
         found = mixed_perplexities(mixture, ids, words)
     else:
         with progress_bar(None, "scoring") as advance:
-            scores = score_sentences(saved.model, ids, eos=vocab.eos, limit=reach_of(saved.model), advance=advance)
+            scores = score_sentences(saved.model, ids, eos=vocab.eos, advance=advance)
         found = scores.summary(words)
     unknown = 0 if vocab.unk is None else sum(int((sentence == vocab.unk).sum()) for sentence in ids)
     return {**found, "sentences": len(kept), "oov": unknown, "vocabulary": vocab.event_count}
@@ -101,10 +101,11 @@ def continue_prompt(
 
     vocab = saved.target.vocabulary
     ids = [vocab.eos, *saved.target.encode([prompt])[0].tolist()]
-    room = (reach_of(saved.model) or len(ids) + limit) - len(ids)
+    window = window_of(saved.model)
+    room = limit if window is None else window - len(ids)
     if room < 1:
         raise InputError(
-            f"the prompt has {len(ids)} tokens, the model reads at most {reach_of(saved.model)}",
+            f"the prompt has {len(ids)} tokens, the model was trained on rows of at most {window}",
             hint="use a shorter prompt",
         )
     torch.manual_seed(seed)

@@ -36,6 +36,8 @@ class Batches:
 
     groups: Sequence[NDArray[np.int64]]
     make: Callable[[NDArray[np.int64]], Arrays]
+    longest: int
+    """the number of labels of the longest (target) sequence"""
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -124,7 +126,7 @@ def _row_batches(rows: Sequence[Ids], eos: int, size: BatchSize, seed: int, mark
         return {"input_ids": inputs, "labels": labels, "shift_labels": labels, **folds}
 
     lengths = np.array([len(row) - 1 for row in rows])
-    return Batches(shuffled_batches(lengths, size, seed), make)
+    return Batches(shuffled_batches(lengths, size, seed), make, int(lengths.max()))
 
 
 def pair_batches(
@@ -145,7 +147,7 @@ def pair_batches(
         return {**inputs, "labels": labels}
 
     lengths, second = (np.array([len(sentence) + 1 for sentence in side]) for side in (targets, sources))
-    return Batches(shuffled_batches(lengths, size, seed, second), make)
+    return Batches(shuffled_batches(lengths, size, seed, second), make, int(lengths.max()))
 
 
 def check_pair_lengths(sources: Sequence[Ids], targets: Sequence[Ids], limit: int, what: str) -> None:
