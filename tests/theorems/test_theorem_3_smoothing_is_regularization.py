@@ -227,7 +227,7 @@ class TestThePublishedForm:
         histories, p, smoothed = trie.parents[nodes], parts.empirical, parts.table.ngram_probs[nodes]
 
         def summed(values):
-            return np.bincount(histories, values, trie.inner)
+            return np.bincount(histories, values, trie.num_histories)
 
         weights = np.where(summed(p) > 0, counts.totals, 0) / counts.tokens
         moved = summed(parts.minus)

@@ -146,7 +146,7 @@ def test_derived_counts(ids: list[int], order: int) -> None:
         for ngram in plain
         if ngram != (VOCAB.bos,)
     }
-    for node in range(counts.trie.inner):
+    for node in range(counts.trie.num_histories):
         history = counts.trie.ngram(node)
         assert counts.totals[node] == sum(n for ngram, n in plain.items() if ngram[:-1] == history and history)
     for ngram, expected in adjusted.items():

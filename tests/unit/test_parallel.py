@@ -101,7 +101,7 @@ def test_fitting_from_what_is_derived_gives_the_same_bits(ids, order, threads, k
         threaded(monkeypatch, threads)
         table = kind.fit(counts)
     assert "derived" not in vars(counts)
-    inner = counts.derived.adjusted[: counts.trie.inner]
+    inner = counts.derived.adjusted[: counts.trie.num_histories]
     np.testing.assert_array_equal(adjusted_counts(counts.trie, counts.counts, threads), inner)
     expected = kind.fit(counts)
     assert table.signature == expected.signature

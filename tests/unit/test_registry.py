@@ -25,7 +25,7 @@ class Flat:
     strength: float = 1.0
 
     def fit(self, counts: Counts) -> BackoffTable:
-        rows, backoffs = np.zeros(counts.trie.size), np.ones(counts.trie.inner)
+        rows, backoffs = np.zeros(counts.trie.size), np.ones(counts.trie.num_histories)
         return make_table(self, "flat", counts, uniform(counts), rows, backoffs)
 
 

@@ -97,4 +97,4 @@ def test_bad_input_is_refused(states: object, words: object, message: str) -> No
 def test_states_of_the_top_order_are_refused() -> None:
     table = fitted("katz", 3)
     with pytest.raises(InputError, match="not a state"):
-        table.next_probs([table.trie.inner])
+        table.next_probs([table.trie.num_histories])

@@ -73,7 +73,7 @@ def test_distinct_histories_are_expanded_once(empirical, monkeypatch):
     """Each of them 50 times gives the rows, and lists the n-grams, of each of them once."""
     table, counts, *_ = problem("small", 3, seed=0)
     targets, sizes, search = Targets(table, counts, empirical), [], torch.searchsorted
-    states = torch.arange(-1, table.trie.inner)
+    states = torch.arange(-1, table.trie.num_histories)
     once = expand(states, targets.table, targets.facts)  # makes the lookup too
 
     def recorded(ends, numbers, *, right):

@@ -81,7 +81,7 @@ def test_a_table_with_impossible_values_is_refused(files, tmp_path, name, change
 @pytest.mark.parametrize("kind", ["table", "counts"])
 def test_siblings_must_be_sorted_and_distinct(files, tmp_path, kind):
     trie = ld.load(files / kind).trie
-    parent = next(node for node in range(trie.inner) if trie.first[node + 1] - trie.first[node] > 1)
+    parent = next(node for node in range(trie.num_histories) if trie.first[node + 1] - trie.first[node] > 1)
     pair = [int(trie.first[parent]), int(trie.first[parent]) + 1]
     both = dict.fromkeys(("words", "suffixes"), lambda array: put(pair, array[pair[::-1]])(array))
     with pytest.raises(FileFormatError, match="siblings are not sorted"):

@@ -59,8 +59,10 @@ class Targets(ConstantTensors):
         self._keep("first", trie.first, torch.int32, copy=not mapped)
         self._keep("words", trie.words, torch.int32, copy=not mapped)
         # in ngram form the rows of the top order are replaced by `plus`, so they are not kept
-        self._keep("suffixes", trie.suffixes if mapped else trie.suffixes[: trie.inner], torch.int32, copy=False)
-        self._keep("rows", table.rows if with_top else table.rows[: trie.inner], torch.float32, copy=False)
+        self._keep(
+            "suffixes", trie.suffixes if mapped else trie.suffixes[: trie.num_histories], torch.int32, copy=False
+        )
+        self._keep("rows", table.rows if with_top else table.rows[: trie.num_histories], torch.float32, copy=False)
         self._keep("backoffs", table.backoffs, torch.float32, copy=False)
         if not mapped:
             self._add_ends()
@@ -173,7 +175,7 @@ def holds_all_ngrams(signature: Mapping[str, Any]) -> bool:
 def history_masses(parts: SignedSplit) -> np.ndarray:
     """Z of each node that can be a history; -1 for one that is not whole or that the text never continues."""
     trie = parts.table.trie
-    masses = np.full(trie.inner, -1.0)
+    masses = np.full(trie.num_histories, -1.0)
     for length, shift in enumerate(slot_shifts(trie)[1:], start=1):
         histories = trie.level(length) if length == trie.order - 1 else trie.sentence_starts(length)
         bounds = trie.first[histories.start : histories.stop + 1] - shift

@@ -21,7 +21,7 @@ from lidstone.text.interning import prefetch
 
 
 def adjusted_counts(trie: Trie, counts: NDArray[np.int32], threads: int | None = None) -> NDArray[np.int32]:
-    """Kneser-Ney's counts below the top order: distinct words before, plain counts after `<s>`, 0 for `<s>`; (inner,).
+    """Kneser-Ney's counts of all histories: distinct words before, plain counts after `<s>`, 0 for `<s>`.
 
     >>> from lidstone.ngram.counts import count
     >>> from lidstone.text.vocabulary import Vocabulary
@@ -29,7 +29,7 @@ def adjusted_counts(trie: Trie, counts: NDArray[np.int32], threads: int | None =
     >>> adjusted_counts(counts.trie, counts.counts).tolist()
     [2, 1, 3, 0]
     """
-    adjusted = np.full(trie.inner, 0, counts.dtype)  # np.zeros would get its memory page by page
+    adjusted = np.full(trie.num_histories, 0, counts.dtype)  # np.zeros would get its memory page by page
     if trie.order > 1:
         _count_all_suffixes(trie, adjusted, threads_for(trie.size) if threads is None else threads)
     for order in range(1, trie.order):

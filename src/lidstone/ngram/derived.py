@@ -47,7 +47,7 @@ class Derived:
 def derive(trie: Trie, counts: NDArray[np.int32]) -> Derived:
     """Everything derived from the count of each node of a trie."""
     totals = sum_children(trie.first, counts)
-    adjusted = np.concatenate([adjusted_counts(trie, counts), counts[trie.inner :]])
+    adjusted = np.concatenate([adjusted_counts(trie, counts), counts[trie.num_histories :]])
     adjusted[trie.vocab_size] = 0
     below = int(trie.levels[max(trie.order - 2, 0)])  # the rest have followers of the top order, where counts are plain
     adjusted_totals = np.concatenate([sum_children(trie.first[: below + 1], adjusted), totals[below:]])

@@ -91,7 +91,7 @@ def _keys(trie: Trie, order: int, new_nodes: Nodes) -> NDArray[np.int64]:
 def move_table(table: BackoffTable, trie: Trie, nodes: Nodes) -> BackoffTable:
     """The same distribution on a larger trie, in which `nodes` are the places of the table's own."""
     rows = _spread(table.rows, nodes, trie.size)
-    backoffs = _spread(table.backoffs, nodes, trie.inner, fill=1)
+    backoffs = _spread(table.backoffs, nodes, trie.num_histories, fill=1)
     return replace(table, trie=trie, rows=rows, backoffs=backoffs)
 
 
@@ -99,9 +99,9 @@ def _move_counts(counts: Counts, trie: Trie, nodes: Nodes) -> Counts:
     derived = counts.derived  # taken before nodes without occurrences are inserted
     moved = replace(
         derived,
-        totals=_spread(derived.totals, nodes, trie.inner),
+        totals=_spread(derived.totals, nodes, trie.num_histories),
         adjusted=_spread(derived.adjusted, nodes, trie.size),
-        adjusted_totals=_spread(derived.adjusted_totals, nodes, trie.inner),
+        adjusted_totals=_spread(derived.adjusted_totals, nodes, trie.num_histories),
     )
     return Counts(counts.vocab, trie, _spread(counts.counts, nodes, trie.size), counts.thresholds, moved)
 

@@ -107,7 +107,7 @@ def check_states(table: BackoffTable, states: ArrayLike) -> States:
     array = np.asarray(states)
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"states must be whole numbers, not {array.dtype}", hint="use what start and advance gave")
-    limit = table.trie.inner  # histories are the nodes below this one; a unigram model has none
+    limit = table.trie.num_histories  # histories are the nodes below this one; a unigram model has none
     wrong = (array < EMPTY) | (array >= limit)
     if wrong.any():
         raise InputError(

@@ -272,4 +272,4 @@ class BackoffTable:
     @cached_property
     def scored_arrays(self) -> tuple[tuple[Any, ...], int]:
         """What one step of scoring reads, and how many nodes can be histories."""
-        return (*self.trie.links, self.scored_values, self.stored_backoffs), self.trie.inner
+        return (*self.trie.links, self.scored_values, self.stored_backoffs), self.trie.num_histories

@@ -86,7 +86,7 @@ class Trie:
         return int(self.levels[-1])
 
     @property
-    def inner(self) -> int:
+    def num_histories(self) -> int:
         """How many nodes can be histories: all below the top order."""
         return int(self.levels[-2])
 
@@ -96,12 +96,15 @@ class Trie:
 
     def children(self, node: int) -> slice:
         """The nodes that extend `node` by one word, as a slice; the top order has none."""
-        return slice(int(self.first[node]), int(self.first[node + 1])) if node < self.inner else slice(0, 0)
+        return slice(int(self.first[node]), int(self.first[node + 1])) if node < self.num_histories else slice(0, 0)
 
     @cached_property
     def parents(self) -> NDArray[np.int32]:
         """The node without its newest word; -1 for unigrams."""
-        unigrams, nodes = np.full(self.levels[1], -1, self.first.dtype), np.arange(self.inner, dtype=self.first.dtype)
+        unigrams, nodes = (
+            np.full(self.levels[1], -1, self.first.dtype),
+            np.arange(self.num_histories, dtype=self.first.dtype),
+        )
         return np.concatenate([unigrams, np.repeat(nodes, np.diff(self.first))])
 
     def sentence_starts(self, order: int) -> slice:
@@ -139,7 +142,7 @@ def restrict(trie: Trie, keep: NDArray[np.bool_]) -> Trie:
     suffixes = trie.suffixes[keep]
     suffixes[trie.vocab_size + 1 :] = number[suffixes[trie.vocab_size + 1 :]]
     before = np.concatenate([[0], np.cumsum(keep)])  # how many kept nodes precede
-    first = before[trie.first][np.append(keep[: trie.inner], True)]
+    first = before[trie.first][np.append(keep[: trie.num_histories], True)]
     nodes = trie.first.dtype
     return Trie(before[trie.levels], trie.words[keep], suffixes.astype(nodes), first.astype(nodes))
 

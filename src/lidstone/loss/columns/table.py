@@ -88,7 +88,7 @@ class Columns(ConstantTensors):
         self._keep_masses(values, weight)
 
     def _keep_histories(self, values: Values) -> None:
-        trie, inner = values.trie, values.trie.inner
+        trie, inner = values.trie, values.trie.num_histories
         self._keep("keys", _keys(trie)[: max(inner - trie.vocab_size - 1, 0)], torch.int64)
         self._keep("suffixes", trie.suffixes[:inner], torch.int64)
         self._keep("backoffs", values.backoffs[:inner], torch.float32)
@@ -110,7 +110,7 @@ class Columns(ConstantTensors):
     def _keep_masses(self, values: Values, weight: Floats) -> None:
         trie, unigrams = values.trie, values.trie.vocab_size + 1
         scale = weight[trie.words[unigrams:]]
-        mass = np.append(np.zeros(trie.inner if trie.order > 1 else 0), (values.base * weight).sum())
+        mass = np.append(np.zeros(trie.num_histories if trie.order > 1 else 0), (values.base * weight).sum())
         minus = np.append(np.zeros(len(mass) - 1), (values.base_minus * weight).sum())
         if trie.order > 1:
             bounds = trie.first - unigrams
@@ -169,7 +169,7 @@ class Columns(ConstantTensors):
 def _values(table: BackoffTable, counts: Counts | None, empirical: Empirical) -> Values:
     if empirical == "token" or counts is None:
         trie = table.trie
-        usable = np.ones((trie.inner if trie.order > 1 else 0) + 1, np.bool_)
+        usable = np.ones((trie.num_histories if trie.order > 1 else 0) + 1, np.bool_)
         nothing = np.zeros(trie.size), np.zeros(table.vocab.size)
         known = predicted_words(table)
         return Values(trie, table.rows, nothing[0], table.base, nothing[1], table.backoffs, usable, known)
@@ -183,7 +183,7 @@ def _values(table: BackoffTable, counts: Counts | None, empirical: Empirical) ->
     rows, minus, empirical_p = table.rows.copy(), np.zeros(trie.size), np.zeros(trie.size)
     rows[nodes], minus[nodes], empirical_p[nodes] = parts.plus, parts.minus, parts.empirical
     seen = np.diff(np.append(0.0, np.cumsum(empirical_p))[trie.first]) > 0.5
-    whole = np.zeros(trie.inner, np.bool_)
+    whole = np.zeros(trie.num_histories, np.bool_)
     whole[trie.parents[nodes]] = True
     usable = np.append(whole & seen, False)
     return Values(trie, rows, minus, table.base, np.zeros(table.vocab.size), table.backoffs, usable, known)

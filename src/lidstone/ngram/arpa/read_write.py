@@ -123,7 +123,7 @@ def _values(
         probs[level] = np.where(order > 1, lower, probs[level])
         probs[nodes] = 10.0**section.logprobs
         rows[level] = probs[level] - lower if order > 1 else 0.0
-    return probs[: trie.vocab_size].copy(), rows, backoffs[: trie.inner].copy()
+    return probs[: trie.vocab_size].copy(), rows, backoffs[: trie.num_histories].copy()
 
 
 def _signature(kind: str, name: str, vocab: Vocabulary, trie: Trie, *arrays: NDArray[Any]) -> dict[str, Any]:

@@ -117,8 +117,8 @@ def _reading(vocab: Vocabulary) -> Vocabulary:
 def _mixed(tables: list[BackoffTable], weights: tuple[float, ...], parts: list[dict]) -> BackoffTable:
     """The mixture of tables on one trie."""
     trie, vocab = tables[0].trie, tables[0].vocab
-    probs, lower, left = np.zeros(trie.size), np.zeros(trie.inner), np.zeros(trie.inner)
-    plain = np.zeros(trie.inner)
+    probs, lower, left = np.zeros(trie.size), np.zeros(trie.num_histories), np.zeros(trie.num_histories)
+    plain = np.zeros(trie.num_histories)
     for table, weight in zip(tables, weights, strict=True):
         below = weight * lower_left(trie, table.ngram_probs)
         probs += weight * table.ngram_probs

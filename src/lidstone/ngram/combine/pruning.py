@@ -84,7 +84,7 @@ def without(table: BackoffTable, keep: NDArray[np.bool_], made: dict[str, float]
     untouched = sum_children(trie.first, (~keep).astype(np.int32)) == 0
     backoffs[untouched] = table.backoffs[untouched]  # to the last bit
     new_trie = restrict(trie, keep)
-    new_backoffs = backoffs[keep[: trie.inner]]
+    new_backoffs = backoffs[keep[: trie.num_histories]]
     rows = rows_of(new_trie, probs[keep], new_backoffs)
     signature = {**table.signature, "pruned": [*table.signature.get("pruned", []), made]}
     return replace(table, trie=new_trie, rows=rows, backoffs=new_backoffs, signature=signature)

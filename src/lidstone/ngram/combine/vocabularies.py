@@ -98,10 +98,10 @@ def _renumbered(table: BackoffTable, vocab: Vocabulary) -> BackoffTable:
     ids, old = ids_in(table.vocab, vocab), table.trie
     trie, moved = build(_levels(old, ids), vocab.size)
     nodes = np.concatenate([ids, *moved[1:]]).astype(np.int64)
-    base, rows, backoffs = np.zeros(vocab.size), np.zeros(trie.size), np.ones(trie.inner)
+    base, rows, backoffs = np.zeros(vocab.size), np.zeros(trie.size), np.ones(trie.num_histories)
     base[ids[:-1]] = table.base
     rows[nodes] = table.rows
-    backoffs[nodes[: old.inner]] = table.backoffs
+    backoffs[nodes[: old.num_histories]] = table.backoffs
     return replace(table, vocab=vocab, trie=trie, base=base, rows=rows, backoffs=backoffs)
 
 
@@ -120,8 +120,8 @@ def _extended(table: BackoffTable, order: int) -> BackoffTable:
     """The table with empty levels up to a higher order."""
     trie, backoffs = table.trie, table.backoffs
     for _ in range(order - trie.order):
-        new = trie.size - trie.inner
-        first = np.append(trie.first[: trie.inner], np.full(new + 1, trie.size, trie.first.dtype))
+        new = trie.size - trie.num_histories
+        first = np.append(trie.first[: trie.num_histories], np.full(new + 1, trie.size, trie.first.dtype))
         trie = Trie(np.append(trie.levels, trie.size), trie.words, trie.suffixes, first)
         backoffs = np.append(backoffs, np.ones(new))
     return replace(table, trie=trie, backoffs=backoffs)

@@ -78,7 +78,7 @@ def pack_trie(trie: Trie) -> Trie:
     """
     if trie.packed is not None:
         return trie
-    unigrams, inner = int(trie.levels[1]), trie.inner
+    unigrams, inner = int(trie.levels[1]), trie.num_histories
     below = trie.suffixes[unigrams:inner]
     width = width_of(int(below.max(initial=0)))
     words = trie.words[unigrams:]

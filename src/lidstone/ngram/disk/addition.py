@@ -70,7 +70,7 @@ def _check_names(paths: Sequence[str | Path], output: Path) -> None:
 def _check_shape(path: str | Path, counts: Counts) -> None:
     trie = counts.trie
     fits = trie.levels[0] == 0 and trie.levels[1] == counts.vocab.size + 1 and (np.diff(trie.levels) >= 0).all()
-    sizes = {trie.size: (trie.words, counts.counts), trie.inner + 1: (trie.first,)}
+    sizes = {trie.size: (trie.words, counts.counts), trie.num_histories + 1: (trie.first,)}
     if not fits or any(len(array) != size for size, arrays in sizes.items() for array in arrays):
         raise damaged(path, "its parts do not fit together")
 

@@ -43,7 +43,7 @@ def levels_of_table(table: BackoffTable, extra: int = 0) -> list[Level]:
     trie = table.trie
     keys = _trie_keys(trie.suffixes, trie.parents)
     logprobs = _log10(table.ngram_probs)
-    backoffs = np.append(_log10(table.backoffs), np.zeros(trie.size - trie.inner, np.float32))
+    backoffs = np.append(_log10(table.backoffs), np.zeros(trie.size - trie.num_histories, np.float32))
     by_order = [
         [array[trie.level(order)] for order in range(1, trie.order + 1)] for array in (keys, logprobs, backoffs)
     ]

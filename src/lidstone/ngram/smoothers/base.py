@@ -82,13 +82,15 @@ def unigrams(counts: Counts) -> Floats:
 
 def empty_level(counts: Counts) -> tuple[Floats, Floats]:
     """Rows of zeros and backoffs of ones: a table that passes everything through to its base."""
-    return np.full(counts.trie.size, 0.0), np.ones(counts.trie.inner)  # np.zeros would get its memory page by page
+    return np.full(counts.trie.size, 0.0), np.ones(
+        counts.trie.num_histories
+    )  # np.zeros would get its memory page by page
 
 
 def whole_histories(counts: Counts) -> NDArray[np.bool_]:
-    """Which nodes are whole histories: n-1 words, or fewer after `<s>`; (inner,)."""
+    """Which nodes are whole histories: n-1 words, or fewer after `<s>`; (num_histories,)."""
     trie = counts.trie
-    mask = np.zeros(trie.inner, bool)
+    mask = np.zeros(trie.num_histories, bool)
     for order in range(1, trie.order):
         mask[trie.sentence_starts(order)] = True
     if trie.order > 1:
@@ -97,12 +99,12 @@ def whole_histories(counts: Counts) -> NDArray[np.bool_]:
 
 
 def to_children(counts: Counts, values: NDArray) -> NDArray:
-    """Each history's value (inner,) at every one of its followers, in the order of the nodes from the 2-grams on."""
+    """The value of each history at every one of its followers, in the order of the nodes from the 2-grams on."""
     return np.repeat(values, np.diff(counts.trie.first))
 
 
 def mix(counts: Counts, share: Floats) -> tuple[Floats, Floats]:
-    """Rows and backoffs of p(w|h) = share(h) c(hw)/c(h) + (1 - share(h)) p(w|h'); `share` is (inner,).
+    """Rows and backoffs of p(w|h) = share(h) c(hw)/c(h) + (1 - share(h)) p(w|h'); `share` is (num_histories,).
 
     c(h) is of the whole text, so the counts that thresholds dropped go to the order below, like the rest.
     """

@@ -88,7 +88,7 @@ def interpolate(
 ) -> tuple[Floats, Floats, Floats]:
     """Base, rows and backoffs of interpolated discounting at every order."""
     first, levels = counts.trie.first, counts.trie.levels.tolist()
-    rows, backoffs = np.empty(counts.trie.size), np.empty(counts.trie.inner)
+    rows, backoffs = np.empty(counts.trie.size), np.empty(counts.trie.num_histories)
     rows[: levels[1]] = 0.0
     totals = np.empty(0, first.dtype) if weights.totals is None else weights.totals
     for order in range(2, counts.order + 1):

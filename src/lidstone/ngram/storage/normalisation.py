@@ -29,7 +29,7 @@ _LOG = logging.getLogger("lidstone")
 
 def normalisation_error(table: BackoffTable, samples: int | None = SAMPLES) -> float:
     """The largest |1 - sum of p(w | h)| over some histories, evenly spread, or over all; inf where one is no number."""
-    inner = table.trie.inner
+    inner = table.trie.num_histories
     spread = np.arange(inner) if samples is None else np.linspace(0, inner, min(samples, inner), False).astype(np.int64)
     states = np.append(spread, [-1, table.vocab.bos] if table.order > 1 else [-1])
     first, words, suffixes, rows, backoffs, base = table.stored_arrays

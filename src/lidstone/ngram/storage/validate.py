@@ -70,7 +70,7 @@ def check_shapes(vocab: Vocabulary, trie: Trie, arrays: Mapping[str, NDArray[Any
         raise InputError("its orders and its vocabulary do not fit together")
     if (np.diff(levels) < 0).any() or levels[-1] > np.iinfo(trie.node_type).max:
         raise InputError("its levels are not ascending")
-    nodes, histories = trie.size, trie.inner
+    nodes, histories = trie.size, trie.num_histories
     sizes = {"words": nodes, "suffixes": nodes, "first": histories + 1, "counts": nodes, "adjusted": nodes}
     sizes |= {"totals": histories, "adjusted_totals": histories}
     sizes |= {"base": vocab.size, "rows": nodes, "backoffs": histories}

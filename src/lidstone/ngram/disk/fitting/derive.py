@@ -37,7 +37,7 @@ WINDOW = 8
 def derive_to_file(counts: Counts, files: CountFiles, path: Path, *, nodes: int, engine: Engine) -> CountFiles:
     """Write totals and adjusted counts; `nodes` are held in memory at once by each worker."""
     trie, dtype = counts.trie, counts.counts.dtype
-    shapes = {"adjusted": trie.size, "totals": trie.inner, "adjusted_totals": trie.inner}
+    shapes = {"adjusted": trie.size, "totals": trie.num_histories, "adjusted_totals": trie.num_histories}
     with write_errors(path):
         file = StreamFile(path, {name: Shape(dtype, size) for name, size in shapes.items()}, {"kind": "derived"})
         try:
@@ -101,7 +101,7 @@ def _write_totals(file: StreamFile, arrays: CountArrays, nodes: int) -> None:
     adjusted, trie = file.read("adjusted"), arrays.trie
     values = {"totals": arrays.counts, "adjusted_totals": adjusted.array}
     write = functools.partial(_write_sums, trie, {name: (file.target(name), values[name]) for name in values})
-    size = shared(trie.inner, nodes, cores())
+    size = shared(trie.num_histories, nodes, cores())
     blocks = (block for order in range(2, trie.order + 1) for block in history_blocks(trie, order, size))
     with ThreadPoolExecutor(cores()) as pool:
         for written in ahead((pool.submit(write, *block) for block in blocks), cores()):

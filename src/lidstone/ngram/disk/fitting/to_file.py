@@ -128,7 +128,7 @@ def with_derived(
 
 
 def _derived_bytes(counts: Counts) -> int:
-    return counts.counts.itemsize * (counts.trie.size + 2 * counts.trie.inner)
+    return counts.counts.itemsize * (counts.trie.size + 2 * counts.trie.num_histories)
 
 
 def _derived_arrays(counts: Counts) -> tuple[Any, ...]:
@@ -179,7 +179,7 @@ def _layout(counts: Counts, strings: Mapping[str, NDArray[Any]]) -> dict[str, Sh
     }
     shapes = {name: Shape(array.dtype, len(array)) for name, array in copied.items()}
     shapes |= {"base": Shape(number, counts.vocab.size), "rows": Shape(number, trie.size)}
-    shapes |= {"backoffs": Shape(number, trie.inner)}
+    shapes |= {"backoffs": Shape(number, trie.num_histories)}
     return shapes | {name: Shape(array.dtype, len(array)) for name, array in strings.items()}
 
 
