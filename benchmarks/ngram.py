@@ -23,7 +23,7 @@ import numpy as np
 from _timing import PEAK, interleaved, wall_and_cpu, write_results
 
 import lidstone as ld
-from lidstone.ngram.storage.files import load_table
+from lidstone.ngram.formats.safetensors import load_table
 from lidstone.text.corpora import read_lines
 from lidstone.text.words import read_words
 

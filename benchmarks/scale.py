@@ -43,7 +43,7 @@ import lidstone as ld
 from lidstone.ngram.disk.external import count_to_file
 from lidstone.ngram.disk.fitting.engine import RayTasks, Threads
 from lidstone.ngram.disk.fitting.to_file import fit_to_file
-from lidstone.ngram.storage.files import load_counts
+from lidstone.ngram.formats.safetensors import load_counts
 small = "\\n".join(" ".join(map(str, line)) for line in np.random.default_rng(0).integers(0, 9, (300, 9)))
 (folder / "warm.txt").write_text(small)
 smoother = ld.ModifiedKneserNey(fallback=(0.5, 1.0, 1.5))

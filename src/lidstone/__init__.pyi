@@ -23,6 +23,7 @@ from lidstone.ngram.counts import Counts as Counts
 from lidstone.ngram.counts import count as count
 from lidstone.ngram.counts import count_text as count_text
 from lidstone.ngram.filter.filter import filter_documents as filter_documents
+from lidstone.ngram.formats.safetensors import load as load
 from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting as AbsoluteDiscounting
 from lidstone.ngram.smoothers.add_lambda import AddLambda as AddLambda
 from lidstone.ngram.smoothers.good_turing import GoodTuring as GoodTuring
@@ -34,7 +35,6 @@ from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey as Mo
 from lidstone.ngram.smoothers.registry import get_smoother as get_smoother
 from lidstone.ngram.smoothers.registry import smoother_names as smoother_names
 from lidstone.ngram.smoothers.witten_bell import WittenBell as WittenBell
-from lidstone.ngram.storage.files import load as load
 from lidstone.ngram.table import BackoffTable as BackoffTable
 from lidstone.text.vocabulary import Vocabulary as Vocabulary
 from lidstone.text.words import read_words as read_words

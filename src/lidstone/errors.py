@@ -52,6 +52,19 @@ class FileFormatError(LidstoneError):
     """A damaged, truncated or foreign file."""
 
 
+def format_error(
+    name: object, what: str, *, line: int | None = None, hint: str = "make the file again, or copy it again"
+) -> FileFormatError:
+    """The error for a file that cannot be read, or for one line of it.
+
+    >>> format_error("a.arpa", "it is empty").message, format_error("a.arpa", "no number", line=3).message
+    ('a.arpa cannot be used: it is empty', 'a.arpa, line 3: no number')
+    """
+    return FileFormatError(
+        f"{name} cannot be used: {what}" if line is None else f"{name}, line {line}: {what}", hint=hint
+    )
+
+
 class SmoothingUndefined(LidstoneError):
     """The counts do not determine the estimate."""
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lidstone.cli.main import app
-from lidstone.ngram.storage.files import load_counts
+from lidstone.ngram.formats.safetensors import load_counts
 
 LINES = ["the cat sat", "a dog saw the cat", "the dog sat"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lidstone.ngram.storage.checked_tensors import read_arrays, write_arrays
+from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 
 Mutation = Callable[[bytes, random.Random], bytes]
 

@@ -25,8 +25,8 @@ import numpy as np
 from tests.fuzz.mutations import Mutation, arrays_changed, bytes_changed, json_changed, lines_changed, one_of
 
 import lidstone as ld
+from lidstone.ngram.formats.safetensors import save
 from lidstone.ngram.smoothers.registry import OWN, get_smoother
-from lidstone.ngram.storage.files import save
 
 TESTS = Path(__file__).parents[1]
 TEXT = "the cat sat on the mat\nthe dog sat\na cat and a dog\n\nthe end of the mat\non and on the cat sat\n" * 2

@@ -29,7 +29,7 @@ from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
 from lidstone.lab.sweep.journal import open_study
 from lidstone.lab.training.checkpoints import last_checkpoint, write_checksums
-from lidstone.ngram.storage.files import save
+from lidstone.ngram.formats.safetensors import save
 
 Read = Callable[[], Any]
 

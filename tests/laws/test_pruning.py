@@ -9,8 +9,8 @@ from tests.smoothing_cases import SMOOTHERS, TEXT, VOCAB, all_histories, fitted,
 from lidstone.errors import InputError
 from lidstone.ngram.combine.pruning import importance, prune, relative_entropies
 from lidstone.ngram.counts import count
+from lidstone.ngram.formats.safetensors import load
 from lidstone.ngram.smoothers.witten_bell import WittenBell
-from lidstone.ngram.storage.files import load
 from lidstone.ngram.table import BackoffTable
 
 CASES = [(name, order) for name in ("katz", "witten-bell", "modified-kneser-ney", "jelinek-mercer") for order in (2, 3)]

@@ -11,8 +11,8 @@ from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.ngram.counts import count
 from lidstone.ngram.disk import external
 from lidstone.ngram.disk.addition import add_files
-from lidstone.ngram.storage.checked_tensors import read_arrays, write_arrays
-from lidstone.ngram.storage.files import load_counts, save
+from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
+from lidstone.ngram.formats.safetensors import load_counts, save
 from lidstone.text.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(size=6, eos=0)

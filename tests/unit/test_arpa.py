@@ -19,9 +19,9 @@ from lidstone.ngram.arpa.parsing import index_words, parse
 from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.arpa.trie import build, close
 from lidstone.ngram.counts import count
+from lidstone.ngram.formats.safetensors import load
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
-from lidstone.ngram.storage.files import load
 from lidstone.text.vocabulary import Vocabulary
 
 MODEL = r"""

@@ -22,8 +22,8 @@ from lidstone.ngram.cluster.parted import count_types, gathered, load_parts
 from lidstone.ngram.cluster.splits import cut
 from lidstone.ngram.cluster.tasks import BLANK, Job, Space, add_bucket, count_block, guarded, read_split
 from lidstone.ngram.counts import count_text
+from lidstone.ngram.formats.safetensors import save
 from lidstone.ngram.smoothers.registry import get_smoother
-from lidstone.ngram.storage.files import save
 from lidstone.text.reading.inputs import Input
 
 LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)

@@ -21,7 +21,7 @@ from lidstone.ngram.counts import count_text
 from lidstone.ngram.disk import external, runs
 from lidstone.ngram.disk.external import count_to_file
 from lidstone.ngram.disk.output import assembly, dropping
-from lidstone.ngram.storage.files import load_counts, save
+from lidstone.ngram.formats.safetensors import load_counts, save
 from lidstone.text import blocks
 from lidstone.text.vocabulary import Vocabulary
 
@@ -268,8 +268,8 @@ def test_a_text_that_changed_after_a_kill_is_counted_anew(tmp_path):
 
 def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
     """Fitting, saving, scoring and sampling do not mind whether nodes and counts have 32 or 64 bits."""
+    from lidstone.ngram.formats.safetensors import load_table
     from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
-    from lidstone.ngram.storage.files import load_table
 
     text = tmp_path / "text"
     text.write_text("a b c a\nb c d e\na c e\n" * 9 + "e d\n")

@@ -243,8 +243,8 @@ def test_a_negative_count_is_refused() -> None:
 
 def test_huge_counts_need_no_huge_arrays(tmp_path) -> None:
     """A count of 2^31 - 1, as in a text of 10^10 words, or in a forged file."""
+    from lidstone.ngram.formats.safetensors import load, save
     from lidstone.ngram.smoothers.registry import get_smoother
-    from lidstone.ngram.storage.files import load, save
 
     small = count([[1, 1, 2], [1, 3], [1, 1], [1]], Vocabulary(size=5, eos=0), 1)
     values = small.counts.copy()

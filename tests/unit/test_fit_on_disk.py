@@ -26,9 +26,9 @@ from lidstone.ngram.disk.fitting.arrays import CountFiles, history_blocks
 from lidstone.ngram.disk.fitting.engine import Threads
 from lidstone.ngram.disk.fitting.to_file import fit_to_file
 from lidstone.ngram.disk.output import assembly, stream_file
+from lidstone.ngram.formats.safetensors import load_counts, save
 from lidstone.ngram.smoothers.plan import can_plan
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
-from lidstone.ngram.storage.files import load_counts, save
 from lidstone.text.vocabulary import Vocabulary
 
 MEMORY = 1 << 40

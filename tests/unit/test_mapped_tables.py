@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from lidstone.ngram.counts import count
+from lidstone.ngram.formats.safetensors import load_table
 from lidstone.ngram.smoothers.registry import get_smoother
-from lidstone.ngram.storage.files import load_table
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.vocabulary import Vocabulary

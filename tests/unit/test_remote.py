@@ -12,8 +12,7 @@ import pytest
 
 import lidstone as ld
 from lidstone.errors import DataError, FileFormatError, InputError
-from lidstone.ngram.storage.model_card import model_card
-from lidstone.ngram.storage.remote import HubFile, as_url
+from lidstone.ngram.formats.remote import HubFile, as_url, model_card
 
 COUNTS = ld.count_text(io.BytesIO(b"the cat sat\nthe dog sat\n"), 2)
 TABLE = ld.WittenBell().fit(COUNTS)
@@ -40,7 +39,7 @@ def assert_same(one, other):
 def test_a_table_and_counts_in_memory(memory):
     TABLE.save("memory://models/wb.safetensors")
     assert_same(ld.load("memory://models/wb.safetensors"), TABLE)
-    ld.ngram.storage.files.save(COUNTS, "memory://counts")
+    ld.ngram.formats.safetensors.save(COUNTS, "memory://counts")
     assert ld.load("memory://counts").fingerprint == COUNTS.fingerprint
     assert sorted(memory.find("")) == ["/counts", "/models/wb.safetensors"]
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.ngram.counts import Counts, count
+from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
+from lidstone.ngram.formats.safetensors import load, load_counts, load_table, save
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
-from lidstone.ngram.storage.checked_tensors import read_arrays, write_arrays
-from lidstone.ngram.storage.files import load, load_counts, load_table, save
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.vocabulary import Vocabulary
 

@@ -12,8 +12,8 @@ import pytest
 
 import lidstone as ld
 from lidstone.errors import FileFormatError
+from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.smoothers.witten_bell import WittenBell
-from lidstone.ngram.storage.checked_tensors import read_arrays, write_arrays
 
 VOCAB = ld.Vocabulary(size=7, eos=1, unk=0, unpredictable=(6,), tokens=("<unk>", "</s>", *"abcd", "<pad>"))
 TEXT = [[2, 3, 4], [2, 3], [3, 4, 2], [2, 4, 5], [2, 3, 4]]
@@ -24,7 +24,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     counts = ld.count(TEXT, VOCAB, 3)
     ld.KneserEssenNey(discount=0.75).fit(counts).save(folder / "table")
-    from lidstone.ngram.storage.files import save
+    from lidstone.ngram.formats.safetensors import save
 
     save(counts, folder / "counts")
     save(counts.drop([0, 1, 1]), folder / "dropped")
@@ -152,8 +152,8 @@ def test_what_was_written_is_accepted(files, kind):
 
 @pytest.mark.parametrize("order", range(1, 6))
 def test_aligned_counts_and_tables_are_accepted(tmp_path, order):
+    from lidstone.ngram.formats.safetensors import save
     from lidstone.ngram.merge import align
-    from lidstone.ngram.storage.files import save
 
     for thing in align(WittenBell().fit(ld.count([[5, 4, 3]], VOCAB, order)), ld.count(TEXT, VOCAB, order)):
         save(thing, tmp_path / "aligned")

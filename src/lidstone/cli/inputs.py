@@ -37,11 +37,11 @@ JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object i
 def read_table(path: str) -> BackoffTable:
     """The model in a file: a table of lidstone, ARPA, or a trie of KenLM; `-` is ARPA on standard input."""
     if "://" in path:
-        from lidstone.ngram.storage.remote import read_remote
+        from lidstone.ngram.formats.remote import read_remote
 
         return read_remote(path, lambda file: read_table(str(file)))
     from lidstone.ngram.arpa.read_write import read_arpa
-    from lidstone.ngram.storage.files import load_table
+    from lidstone.ngram.formats.safetensors import load_table
 
     kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
     if kind in ("text", "zip"):
@@ -66,7 +66,7 @@ def write_table(table: BackoffTable, output: str | Path) -> None:
 def read_vocabulary(path: Path) -> Vocabulary:
     """A vocabulary from a file with one word per line, or that of a file made by count or fit."""
     if is_table(str(path)):
-        from lidstone.ngram.storage.files import load
+        from lidstone.ngram.formats.safetensors import load
 
         return load(path).vocab
     from lidstone.text.corpora import read_lines
@@ -119,7 +119,7 @@ def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str, *, fo
 
 def check_folder(output: Path, *, folder: bool = False) -> None:
     """Raise an error if the output's folder does not exist, or if the output is a folder and `folder` is False."""
-    from lidstone.ngram.storage.remote import as_url
+    from lidstone.ngram.formats.remote import as_url
 
     if as_url(output):
         return

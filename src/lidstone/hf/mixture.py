@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.hf.inference import evaluating
 from lidstone.hf.perplexity import Floats, SentenceScores, score_sentences
-from lidstone.ngram.storage.normalisation import check_normalised
+from lidstone.ngram.formats.validate import check_normalised
 from lidstone.text.sequences import Ids
 from lidstone.text.windows import boundaries
 

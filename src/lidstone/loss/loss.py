@@ -34,7 +34,7 @@ from lidstone.loss.schedule import CONSTANT, Schedule
 from lidstone.loss.sharded import refuse_sharded
 from lidstone.loss.targets import Targets, shift_right
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.storage.normalisation import check_normalised
+from lidstone.ngram.formats.validate import check_normalised
 from lidstone.ngram.table import BackoffTable
 
 if TYPE_CHECKING:

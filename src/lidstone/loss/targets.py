@@ -16,7 +16,7 @@ from lidstone.loss.kernels.choice import kernel_name, kernels_for
 from lidstone.loss.plan import Empirical, Facts, Plan, Table
 from lidstone.loss.split import SignedSplit, signed_split, slot_shifts
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.storage.checked_tensors import is_mapped
+from lidstone.ngram.formats.checked_tensors import is_mapped
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.vocabulary import Vocabulary

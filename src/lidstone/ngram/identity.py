@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.ngram.storage.checked_tensors import BLOCK_BYTES, release
+from lidstone.ngram.formats.checked_tensors import BLOCK_BYTES, release
 from lidstone.ngram.trie import restrict
 
 if TYPE_CHECKING:

@@ -200,7 +200,7 @@ class BackoffTable:
 
         Near 1e-12 for every smoother; models from files may be far off, and the losses refuse those beyond 1e-3.
         """
-        from lidstone.ngram.storage.normalisation import normalisation_error
+        from lidstone.ngram.formats.validate import normalisation_error
 
         return normalisation_error(self, samples)
 
@@ -227,7 +227,7 @@ class BackoffTable:
 
     def save(self, path: str | Path) -> None:
         """Write the table as safetensors; `lidstone.load` maps it back into memory."""
-        from lidstone.ngram.storage.files import save
+        from lidstone.ngram.formats.safetensors import save
 
         save(self, path)
 
@@ -263,7 +263,7 @@ class BackoffTable:
     @cached_property
     def scored_values(self) -> Any:
         """What scoring reads p(w | h) from: all of them, or the rows of a file and of compact tables as they are."""
-        from lidstone.ngram.storage.checked_tensors import is_mapped
+        from lidstone.ngram.formats.checked_tensors import is_mapped
 
         if self.codes is not None:
             return Values(self.codes.probs, self.base)

@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 def count_in_memory(settings: Settings) -> dict[str, Any]:
     """Count with everything in memory."""
     from lidstone.ngram.counts import count_text
-    from lidstone.ngram.storage.files import save
+    from lidstone.ngram.formats.safetensors import save
 
     inputs = settings.readable()
     sources = [item.open() for item in inputs]
@@ -62,7 +62,7 @@ def count_as_run(settings: Settings, run: Path) -> dict[str, Any]:
     """Count text as the network of a run reads it: its tokenization, its merges, its ids."""
     from lidstone.lab.run.saved import load_pipeline
     from lidstone.ngram.counts import count
-    from lidstone.ngram.storage.files import save
+    from lidstone.ngram.formats.safetensors import save
     from lidstone.text.corpora import read_lines
 
     pipeline = load_pipeline(run)
@@ -133,7 +133,7 @@ def summary(counts: Counts, fingerprint: str | None = None) -> dict[str, Any]:
 def summary_of_file(path: Path) -> dict[str, Any]:
     """Sizes and signature of a count file, without reading it into memory."""
     from lidstone.ngram.disk.output.identity import file_fingerprint
-    from lidstone.ngram.storage.files import load_counts
+    from lidstone.ngram.formats.safetensors import load_counts
 
     return summary(load_counts(path, verify=False), file_fingerprint(path))
 

@@ -30,7 +30,7 @@ def explain(
     Words are sorted by the larger of p and p~.
     """
     from lidstone.loss.explain import explain as explain_history
-    from lidstone.ngram.storage.files import load_counts
+    from lidstone.ngram.formats.safetensors import load_counts
 
     model, counted = read_table(table), load_counts(counts)
     found = explain_history(model, counted, encode_history(history, model.vocab, model.order))

@@ -76,9 +76,9 @@ def filter(
 def read_scorer(path: str) -> tuple[Scorer, str]:
     """Any model for scoring, with its signature: a table, ARPA, or a binary of KenLM."""
     from lidstone import __version__
+    from lidstone.ngram.formats.remote import as_url, read_remote
     from lidstone.ngram.kenlm.load import load_scorer
     from lidstone.ngram.kenlm.sources import scorer_of_table
-    from lidstone.ngram.storage.remote import as_url, read_remote
     from lidstone.text.reading.kinds import kind_of_file
 
     if url := as_url(path):

@@ -48,8 +48,8 @@ def fit(
 ) -> None:
     """Fit a smoother to counts: a table of probabilities and back-off weights."""
     from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.formats.safetensors import load_counts
     from lidstone.ngram.smoothers.registry import get_smoother
-    from lidstone.ngram.storage.files import load_counts
 
     check_model_output(output)
     check_address(engine, address)

@@ -45,7 +45,7 @@ def fit_on_disk(
 def _fit(counts: str, output: Path, name: str, smoother: Any, where: Where, memory: int) -> BackoffTable:
     """ARPA is written from a table that is made first, in the folder for temporary files."""
     from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
-    from lidstone.ngram.storage.files import load_table
+    from lidstone.ngram.formats.safetensors import load_table
 
     if not is_arpa(output):
         _fit_table(counts, output, name, smoother, where, memory)

@@ -100,7 +100,7 @@ def fit_table(name: str, smoother: Any, counts: Counts) -> BackoffTable:
 
 def _cached(kind: str, key: str, make: Callable[[], Thing]) -> Thing:
     """What the cache has under this key; if nothing, it is made and stored."""
-    from lidstone.ngram.storage.files import load, save
+    from lidstone.ngram.formats.safetensors import load, save
 
     path = _folder(kind) / f"{key}.safetensors"
     if path.exists():

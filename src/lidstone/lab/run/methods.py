@@ -20,7 +20,7 @@ from lidstone.files import write_text
 from lidstone.lab.corpus.prepared import Prepared, Split
 from lidstone.lab.recipe.sections import Regularizer
 from lidstone.lab.run.loss import count_training_text, fit_smoother
-from lidstone.ngram.storage.files import load, save
+from lidstone.ngram.formats.safetensors import load, save
 
 if TYPE_CHECKING:
     from lidstone.hf.mixture import Mixture

@@ -26,7 +26,7 @@ from lidstone.loss.columns.weighted import weighted_loss
 from lidstone.loss.loss import LossParts, SmoothedLoss
 from lidstone.loss.plan import Empirical, Form
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.storage.normalisation import check_normalised
+from lidstone.ngram.formats.validate import check_normalised
 from lidstone.ngram.table import BackoffTable
 
 

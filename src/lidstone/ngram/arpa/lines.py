@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import FileFormatError
+from lidstone.errors import FileFormatError, format_error
 from lidstone.ngram.arpa.parsing import FAULT, index_words, parse
 from lidstone.ngram.trie import MAX_ORDER
 from lidstone.text.corpora import Source, read_chunks
@@ -62,11 +62,6 @@ def read_sections(source: Source) -> tuple[list[str], list[Section]]:
     return reader.finish()
 
 
-def complaint(name: str, line: int, what: str, hint: str = "make the file again, or copy it again") -> FileFormatError:
-    """An error about one line of an ARPA file."""
-    return FileFormatError(f"{name}, line {line}: {what}", hint=hint)
-
-
 class _Reader:
     """What has been read so far, and what may come next."""
 
@@ -101,7 +96,7 @@ class _Reader:
             what = rf"{self.name} is not an ARPA file: no line says \data\ "
             raise FileFormatError(what.strip(), hint="give a model in ARPA format")
         if self.state != "end":
-            raise complaint(self.name, self.line, r"the file is cut off: \end\ is missing")
+            raise self._error(r"the file is cut off: \end\ is missing")
         return [word.decode() for word in self.words], self.sections
 
     def _read_line(self, fields: list[bytes]) -> None:
@@ -122,7 +117,7 @@ class _Reader:
         more = self.order <= len(self.declared)
         due = f"\\{self.order}-grams:" if more else "\\end\\"
         if marker != due:
-            raise complaint(self.name, self.line, f"{marker} was found where {due} is expected")
+            raise self._error(f"{marker} was found where {due} is expected")
         self.state = "ngrams" if more else "end"
         self.pieces = [_room(0, self.order)]
 
@@ -131,17 +126,15 @@ class _Reader:
         found = re.fullmatch(rb"ngram (\d{1,3}) ?= ?(\d{1,18})", text)
         if not found or int(found[1]) != len(self.declared) + 1:
             due = f"ngram {len(self.declared) + 1}=COUNT"
-            raise complaint(
-                self.name, self.line, f"{text[:40].decode(errors='replace')!r} was found where {due} is expected"
-            )
+            raise self._error(f"{text[:40].decode(errors='replace')!r} was found where {due} is expected")
         self.declared.append(int(found[2]))
 
     def _check_declared(self) -> None:
         if not self.declared or not self.declared[0]:
-            raise complaint(self.name, self.line, "the model has no words", hint="it needs at least one unigram")
+            raise self._error("the model has no words", hint="it needs at least one unigram")
         if len(self.declared) > MAX_ORDER:
             what = f"the model has order {len(self.declared)}"
-            raise complaint(self.name, self.line, what, hint=f"lidstone reads orders up to {MAX_ORDER}")
+            raise self._error(what, hint=f"lidstone reads orders up to {MAX_ORDER}")
 
     def _read_ngrams(self, chunk: bytes, position: int) -> int:
         """Lines of the current section up to a marker or the end of the chunk; where they end."""
@@ -153,7 +146,8 @@ class _Reader:
         status, position, line, size = parse(text, position, self.order, inner, *self.index, *room.columns)
         if status == FAULT:
             fields = _fields(chunk[position : chunk.index(b"\n", position)])
-            raise complaint(self.name, self.line + line, self._fault(fields, inner))
+            self.line += line
+            raise self._error(self._fault(fields, inner))
         self.pieces.append(Section(*(column[:size] for column in room.columns)))
         self.pieces[-1].lines[:] += self.line
         self.line += line
@@ -166,7 +160,7 @@ class _Reader:
         for number, line in enumerate(lines, start=self.line):
             for word in _fields(line)[1:2]:
                 if word in self.words:
-                    raise complaint(self.name, number, f"the word {word.decode()!r} is listed twice")
+                    raise format_error(self.name, f"the word {word.decode()!r} is listed twice", line=number)
                 self.words[word] = len(self.words)
         self.index = index_words(list(self.words))
 
@@ -176,8 +170,11 @@ class _Reader:
         found, declared = len(section.lines), self.declared[self.order - 1]
         if found != declared:
             what = f"the header declares {declared} {self.order}-grams, but {found} stand above this line"
-            raise complaint(self.name, self.line, what)
+            raise self._error(what)
         self.sections.append(section)
+
+    def _error(self, what: str, **hint: str) -> FileFormatError:
+        return format_error(self.name, what, line=self.line, **hint)
 
     def _fault(self, fields: list[bytes], inner: bool) -> str:
         """Why a line cannot be read."""

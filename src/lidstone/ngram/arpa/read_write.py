@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import VocabularyMismatch
-from lidstone.ngram.arpa.lines import Section, complaint, read_sections
+from lidstone.errors import VocabularyMismatch, format_error
+from lidstone.ngram.arpa.lines import Section, read_sections
 from lidstone.ngram.arpa.text import write_arpa
 from lidstone.ngram.arpa.trie import Level, build, close
-from lidstone.ngram.storage.normalisation import report_normalisation
-from lidstone.ngram.storage.remote import as_url, read_remote
+from lidstone.ngram.formats.remote import as_url, read_remote
+from lidstone.ngram.formats.validate import report_normalisation
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.reading.streams import Source, name_of
@@ -106,7 +106,8 @@ def _renumbered(section: Section, ids: NDArray[np.int32], bos: int) -> Section:
 def _refuse_repeated(levels: list[Level], sections: list[Section], name: str) -> None:
     for order, (level, section) in enumerate(zip(levels, sections, strict=True), start=2):
         if level.repeated >= 0:
-            raise complaint(name, int(section.lines[level.repeated]), f"this {order}-gram was listed before")
+            line = int(section.lines[level.repeated])
+            raise format_error(name, f"this {order}-gram was listed before", line=line)
 
 
 def _values(

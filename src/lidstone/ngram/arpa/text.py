@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError
 from lidstone.files import atomic_write
 from lidstone.ngram.arpa.blocks import blocks_of, probs_of, read, words_of
-from lidstone.ngram.storage.remote import as_url, write_remote
+from lidstone.ngram.formats.remote import as_url, write_remote
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 

@@ -39,7 +39,7 @@ from lidstone.ngram.disk.memory import BYTES_PER_NODE, block_tokens
 from lidstone.ngram.disk.merging import BITS, merge_within, whole
 from lidstone.ngram.disk.output.assembly import Parts, count_type
 from lidstone.ngram.disk.pieces import load_piece, save_piece
-from lidstone.ngram.storage.remote import as_url
+from lidstone.ngram.formats.remote import as_url
 from lidstone.ngram.trie import check_order
 from lidstone.ray_cluster import SHUFFLERS, count_nodes, count_workers, named_errors
 from lidstone.text.reading.inputs import Input

@@ -27,7 +27,7 @@ from lidstone.ngram.disk.output.assembly import Parts, write_counts
 from lidstone.ngram.disk.output.dropping import drop_to_file
 from lidstone.ngram.disk.pieces import Piece, load_piece
 from lidstone.ngram.disk.workspace import workspace
-from lidstone.ngram.storage.files import load_counts
+from lidstone.ngram.formats.safetensors import load_counts
 from lidstone.parallel import cores
 
 WORDS, INDEX, WHOLE = "words.safetensors", "parts.json", "counts.safetensors"

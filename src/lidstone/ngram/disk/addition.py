@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from lidstone import __version__
-from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.errors import InputError, VocabularyMismatch, format_error
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.buckets import Run
 from lidstone.ngram.disk.external import finish
 from lidstone.ngram.disk.pieces import piece_of_trie
 from lidstone.ngram.disk.workspace import workspace
-from lidstone.ngram.storage.checked_tensors import damaged, read_arrays, write_arrays
-from lidstone.ngram.storage.files import load_counts
+from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
+from lidstone.ngram.formats.safetensors import load_counts
 from lidstone.parallel import cores
 from lidstone.progress import progress
 from lidstone.text.blocks import stamp
@@ -72,7 +72,7 @@ def _check_shape(path: str | Path, counts: Counts) -> None:
     fits = trie.levels[0] == 0 and trie.levels[1] == counts.vocab.size + 1 and (np.diff(trie.levels) >= 0).all()
     sizes = {trie.size: (trie.words, counts.counts), trie.num_histories + 1: (trie.first,)}
     if not fits or any(len(array) != size for size, arrays in sizes.items() for array in arrays):
-        raise damaged(path, "its parts do not fit together")
+        raise format_error(path, "its parts do not fit together")
 
 
 def _check_same(path: str | Path, counts: Counts, other: str | Path, first: Counts) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lidstone.ngram.disk.memory import resident
-from lidstone.ngram.storage.checked_tensors import release
+from lidstone.ngram.formats.checked_tensors import release
 
 PAGE_SHARE = 0.8
 """The share of the limit from which on pages of files are given back."""

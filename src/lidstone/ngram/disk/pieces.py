@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.storage.checked_tensors import read_arrays, release, write_arrays
+from lidstone.ngram.formats.checked_tensors import read_arrays, release, write_arrays
 from lidstone.ngram.trie import Trie
 
 Ints = NDArray[np.integer]

@@ -17,7 +17,7 @@ from lidstone.errors import InputError
 from lidstone.files import write_text
 from lidstone.locks import claim
 from lidstone.ngram.disk.memory import format_size
-from lidstone.ngram.storage.remote import as_url
+from lidstone.ngram.formats.remote import as_url
 
 PLAN = "plan.json"
 

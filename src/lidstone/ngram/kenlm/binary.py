@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError
+from lidstone.errors import InputError, format_error
 from lidstone.ngram.arpa.read_write import table_of_sections
 from lidstone.ngram.kenlm.build import pack
 from lidstone.ngram.kenlm.compiled.step import BOS, EOS, UNK
 from lidstone.ngram.kenlm.compiled.words import hash_words
-from lidstone.ngram.kenlm.header import KINDS, TRIE, Header, broken, read_header
+from lidstone.ngram.kenlm.header import KINDS, TRIE, Header, read_header
 from lidstone.ngram.kenlm.levels import levels_of_trie
 from lidstone.ngram.kenlm.probing_file import map_probing
 from lidstone.ngram.kenlm.scorer import Scorer
@@ -46,7 +46,7 @@ def scorer_of_binary(path: str | Path) -> Scorer:
 def _scorer_of_trie(trie: Trie, path: str | Path) -> Scorer:
     bos, eos = (np.flatnonzero(trie.hashes == key) + 1 for key in hash_words([b"<s>", b"</s>"]))
     if not len(bos) or not len(eos):
-        raise broken(path, "it has no <s> or no </s>")
+        raise format_error(path, "it has no <s> or no </s>")
     ids = np.arange(1, len(trie.hashes) + 1)
     special = {UNK: 0, BOS: int(bos[0]), EOS: int(eos[0])}
     return Scorer(pack(trie.hashes, ids, levels_of_trie(trie), special))
@@ -59,5 +59,5 @@ def _open(path: str | Path) -> tuple[NDArray[np.uint8], Header]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
     except ValueError as error:  # an empty file cannot be mapped
-        raise broken(path, "it is empty") from error
+        raise format_error(path, "it is empty") from error
     return data, read_header(data, path)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import FileFormatError
+from lidstone.errors import format_error
 from lidstone.ngram.trie import MAX_ORDER
 
 MAGIC = b"mmap lm http://kheafield.com/code"
@@ -68,14 +68,14 @@ def read_header(data: NDArray[np.uint8], path: str | Path) -> Header:
     _check_magic(head, path)
     order, multiplier, kind, has_words, version = _FIXED.unpack_from(head, _SANITY)
     if kind >= len(KINDS) or version != (1 if kind >= TRIE else 0):
-        raise broken(path, f"it holds kind {kind} of models in version {version}, which lidstone does not know")
+        raise format_error(path, f"it holds kind {kind} of models in version {version}, which lidstone does not know")
     if not 2 <= order <= MAX_ORDER:
-        raise broken(path, f"its header says order {order}; lidstone reads orders from 2 to {MAX_ORDER}")
+        raise format_error(path, f"its header says order {order}; lidstone reads orders from 2 to {MAX_ORDER}")
     if not 1 <= multiplier < 1e6 or len(head) < _SANITY + _FIXED.size + 8 * order:
-        raise broken(path, "its header is damaged or cut off")
+        raise format_error(path, "its header is damaged or cut off")
     counts = struct.unpack_from(f"<{order}Q", head, _SANITY + _FIXED.size)
     if counts[0] < 1 or any(count > len(data) for count in counts):  # no n-gram takes less than a byte
-        raise broken(path, f"its header says {counts} n-grams, which {len(data)} bytes cannot hold")
+        raise format_error(path, f"its header says {counts} n-grams, which {len(data)} bytes cannot hold")
     return Header(kind, order, multiplier, bool(has_words), counts)
 
 
@@ -84,20 +84,15 @@ def align8(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def broken(path: str | Path, what: str) -> FileFormatError:
-    """The error for a binary that cannot be read."""
-    return FileFormatError(f"{path} cannot be used: {what}", hint="build it again from the ARPA file, or copy it again")
-
-
 def _check_magic(head: bytes, path: str | Path) -> None:
     if not is_kenlm_binary(head):
-        raise broken(path, "it is not a binary of KenLM")
+        raise format_error(path, "it is not a binary of KenLM")
     if head.startswith(MAGIC + b" incomplete"):
-        raise broken(path, "build_binary did not finish writing it")
+        raise format_error(path, "build_binary did not finish writing it")
     if len(head) < _SANITY + _FIXED.size:
-        raise broken(path, "its header is cut off")
+        raise format_error(path, "its header is cut off")
     if not head.startswith(_VERSION + b"5\n"):
         version = head[len(_VERSION) :].split(b"\n")[0][:12].decode("latin-1")
-        raise broken(path, f"it has version {version} of the format; lidstone reads version 5")
+        raise format_error(path, f"it has version {version} of the format; lidstone reads version 5")
     if head[_SANITY - len(_TESTS) : _SANITY] != _TESTS:
-        raise broken(path, "it was written on a machine with another byte order or number format, or is damaged")
+        raise format_error(path, "it was written on a machine with another byte order or number format, or is damaged")

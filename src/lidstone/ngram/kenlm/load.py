@@ -6,10 +6,10 @@ from pathlib import Path
 
 from lidstone.errors import InputError
 from lidstone.ngram.arpa.read_write import read_arpa
+from lidstone.ngram.formats.safetensors import load_table
 from lidstone.ngram.kenlm.header import is_kenlm_binary
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_arpa, scorer_of_table
-from lidstone.ngram.storage.files import load_table
 from lidstone.ngram.table import BackoffTable
 
 

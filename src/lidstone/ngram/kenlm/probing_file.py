@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.errors import format_error
 from lidstone.ngram.kenlm.build import Packed
 from lidstone.ngram.kenlm.compiled.lines import index_word
 from lidstone.ngram.kenlm.compiled.step import (
@@ -30,7 +31,7 @@ from lidstone.ngram.kenlm.compiled.step import (
     VOCAB_VALUE,
 )
 from lidstone.ngram.kenlm.compiled.words import PADDING
-from lidstone.ngram.kenlm.header import REST, Header, broken
+from lidstone.ngram.kenlm.header import REST, Header
 
 _CHUNK = 1 << 20
 _ENTRY = np.dtype([("key", "<u8"), ("id", "<u4")])
@@ -49,7 +50,7 @@ def map_probing(data: NDArray[np.uint8], header: Header, path: str | Path) -> Pa
         layout[TABLES + 2 * k : TABLES + 2 * k + 2] = end, buckets[k + 1]
         end += buckets[k + 1] * (8 + (LONGEST_VALUE if k == header.order - 2 else values))
     if end > len(data):
-        raise broken(path, f"it is cut off: {end} bytes are due, and {len(data)} are there")
+        raise format_error(path, f"it is cut off: {end} bytes are due, and {len(data)} are there")
     _check_words(data, header, layout, path)
     _check_numbers(data, header, layout, path)
     layout[[VOCAB, UNIGRAMS]] += data.ctypes.data
@@ -65,12 +66,12 @@ def _check_words(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int
     """All ids must be unigrams: scoring follows them unasked."""
     version = data[header.size : header.size + 4].view("<u4")[0]
     if version != 0:
-        raise broken(path, f"its vocabulary has version {version}, and lidstone reads version 0")
+        raise format_error(path, f"its vocabulary has version {version}, and lidstone reads version 0")
     start = layout[VOCAB]
     entries = data[start : start + layout[VOCAB_BUCKETS] * (8 + VOCAB_VALUE)].view(_ENTRY)
     wrong = (entries["key"] != 0) & (entries["id"] > header.counts[0])
     if wrong.any():
-        raise broken(path, f"its vocabulary has the id {entries['id'][wrong][0]} among {header.counts[0]} words")
+        raise format_error(path, f"its vocabulary has the id {entries['id'][wrong][0]} among {header.counts[0]} words")
 
 
 def _check_numbers(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int64], path: str | Path) -> None:
@@ -84,7 +85,7 @@ def _check_numbers(data: NDArray[np.uint8], header: Header, layout: NDArray[np.i
         rows = data[start : start + count * size].reshape(count, size)
         for first in range(0, count, _CHUNK):
             if not _are_finite(rows[first : first + _CHUNK], key):
-                raise broken(path, f"an n-gram of order {order} has a probability or backoff that is not finite")
+                raise format_error(path, f"an n-gram of order {order} has a probability or backoff that is not finite")
 
 
 def _are_finite(rows: NDArray[np.uint8], key: int) -> bool:
@@ -97,5 +98,5 @@ def _with_specials(layout: NDArray[np.int64], path: str | Path) -> NDArray[np.in
     for place, word in ((BOS, b"<s>"), (EOS, b"</s>")):
         layout[place] = index_word(layout, word + PADDING)
         if layout[place] == 0:
-            raise broken(path, f"it has no {word.decode()}")
+            raise format_error(path, f"it has no {word.decode()}")
     return layout

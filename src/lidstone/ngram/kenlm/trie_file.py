@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lidstone.errors import format_error
 from lidstone.ngram.arpa.lines import Section
 from lidstone.ngram.kenlm.compiled.words import hash_words
-from lidstone.ngram.kenlm.header import ARRAY_TRIE, QUANT_ARRAY_TRIE, QUANT_TRIE, Header, align8, broken
+from lidstone.ngram.kenlm.header import ARRAY_TRIE, QUANT_ARRAY_TRIE, QUANT_TRIE, Header, align8
 from lidstone.ngram.kenlm.packing import bits_for, read_bits
 
 _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
@@ -63,7 +64,9 @@ class _Reader:
         """The next bytes."""
         if self.at + size > len(self.data):
             due = self.at + size
-            raise broken(self.path, f"it is cut off: {due} bytes are due at least, and {len(self.data)} are there")
+            raise format_error(
+                self.path, f"it is cut off: {due} bytes are due at least, and {len(self.data)} are there"
+            )
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -71,7 +74,7 @@ class _Reader:
         count = self.header.counts[0]
         block = self.take(8 + 8 * count).view("<u8")
         if block[0] != count - 1 or (block[2:count] <= block[1 : count - 1]).any():
-            raise broken(self.path, "its vocabulary is damaged")
+            raise format_error(self.path, "its vocabulary is damaged")
         return np.array(block[1:count], np.uint64)
 
     def read_bins(self) -> None:
@@ -80,7 +83,7 @@ class _Reader:
             return
         version, prob_bits, backoff_bits = (int(byte) for byte in self.take(8)[:3])
         if version != 2 or not 1 <= prob_bits <= 25 or not 1 <= backoff_bits <= 25:
-            raise broken(self.path, f"its bins have version {version}, {prob_bits} and {backoff_bits} bits")
+            raise format_error(self.path, f"its bins have version {version}, {prob_bits} and {backoff_bits} bits")
         for _ in range(self.header.order - 2):
             self.bins.append((self._floats(1 << prob_bits), self._floats(1 << backoff_bits)))
         self.bins.append((self._floats(1 << prob_bits),))
@@ -98,11 +101,11 @@ class _Reader:
         text = self.data[self.at :].tobytes()
         words = text.split(b"\0")[: self.header.counts[0]]
         if words[0] != b"<unk>" or not np.array_equal(hash_words(words[1:]), hashes):
-            raise broken(self.path, "its words are cut off or do not fit its vocabulary")
+            raise format_error(self.path, "its words are cut off or do not fit its vocabulary")
         try:
             return [word.decode() for word in words]
         except UnicodeDecodeError as error:
-            raise broken(self.path, f"a word is not valid UTF-8 ({error})") from error
+            raise format_error(self.path, f"a word is not valid UTF-8 ({error})") from error
 
     def _floats(self, count: int) -> NDArray[np.float32]:
         return np.array(self.take(4 * count).view("<f4"))
@@ -162,7 +165,7 @@ class _Reader:
         start = self.at
         version, most = (int(byte) for byte in self.take(2))
         if version != 0:
-            raise broken(self.path, f"its pointers have version {version}, and lidstone reads version 0")
+            raise format_error(self.path, f"its pointers have version {version}, and lidstone reads version 0")
         upper = _upper_bits(entries, longest, most)
         size = (longest >> (bits - upper)) + 1
         self.at = start
@@ -170,13 +173,13 @@ class _Reader:
         skip = align8(start) - start + 8
         offsets = np.array(block[skip : skip + 8 * size].view("<u8"))
         if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
-            raise broken(self.path, "its pointers are damaged")
+            raise format_error(self.path, "its pointers are damaged")
         return offsets, bits - upper
 
     def _check_begins(self, begins: NDArray[np.uint64], order: int) -> NDArray[np.int64]:
         rising = (begins[1:] >= begins[:-1]).all()
         if begins[0] != 0 or begins[-1] != self.header.counts[order - 1] or not rising:
-            raise broken(self.path, f"its {order}-grams do not form a trie")
+            raise format_error(self.path, f"its {order}-grams do not form a trie")
         return begins.astype(np.int64)
 
     def _check_words(self, words: NDArray[np.uint64], begins: NDArray[np.int64]) -> None:
@@ -185,11 +188,11 @@ class _Reader:
         firsts = begins[1:-1]
         rising[firsts[(firsts > 0) & (firsts < len(words))] - 1] = True
         if not rising.all() or (words >= self.header.counts[0]).any():
-            raise broken(self.path, "its n-grams have unknown or repeated words")
+            raise format_error(self.path, "its n-grams have unknown or repeated words")
 
     def _section(self, ngrams: NDArray, logprobs: NDArray[np.float32], backoffs: NDArray[np.float32]) -> Section:
         if not (logprobs <= 0).all() or not (backoffs < 100).all():  # nor NaN
-            raise broken(self.path, "its probabilities are damaged")
+            raise format_error(self.path, "its probabilities are damaged")
         lines = np.zeros(len(ngrams), np.int64)
         return Section(ngrams.astype(np.int32), logprobs.astype(np.float64), backoffs.astype(np.float64), lines)
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from lidstone.errors import InputError
 from lidstone.ngram.disk.pieces import Ints
+from lidstone.ngram.formats.checked_tensors import read_arrays
 from lidstone.ngram.smoothers.plan import Block
-from lidstone.ngram.storage.checked_tensors import read_arrays
 from lidstone.ngram.trie import Trie
 from lidstone.text.blocks import stamp
 

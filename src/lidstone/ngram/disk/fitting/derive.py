@@ -25,7 +25,7 @@ from lidstone.ngram.disk.fitting.engine import Engine
 from lidstone.ngram.disk.memory import shared
 from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.pieces import Ints
-from lidstone.ngram.storage.checked_tensors import read_arrays
+from lidstone.ngram.formats.checked_tensors import read_arrays
 from lidstone.ngram.trie import Trie, sum_children
 from lidstone.parallel import ahead, cores
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone import __version__
-from lidstone.errors import InputError
+from lidstone.errors import InputError, format_error
 from lidstone.files import atomic_write
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.fitting.arrays import (
@@ -39,12 +39,12 @@ from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Targ
 from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
 from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.disk.workspace import check_space, workspace
+from lidstone.ngram.formats.checked_tensors import read_arrays, release, verify_arrays
+from lidstone.ngram.formats.remote import as_url
+from lidstone.ngram.formats.safetensors import load_counts, make_metadata, vocabulary_parts
+from lidstone.ngram.formats.validate import check_counts, check_trie
 from lidstone.ngram.smoothers.base import make_signature
 from lidstone.ngram.smoothers.plan import Fill, Plan, make_plan
-from lidstone.ngram.storage.checked_tensors import damaged, read_arrays, release, verify_arrays
-from lidstone.ngram.storage.files import load_counts, make_metadata, vocabulary_parts
-from lidstone.ngram.storage.remote import as_url
-from lidstone.ngram.storage.validate import check_counts, check_trie
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 
@@ -113,7 +113,7 @@ def verify_counts(path: str | Path, counts: Counts, memory: int) -> None:
         check_trie(counts.trie, counts.vocab)
         check_counts(counts)
     except InputError as error:
-        raise damaged(path, f"its parts do not fit together ({error})") from error
+        raise format_error(path, f"its parts do not fit together ({error})") from error
 
 
 def with_derived(

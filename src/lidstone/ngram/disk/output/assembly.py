@@ -24,7 +24,7 @@ from lidstone.ngram.disk.output.links import link, link_to_pairs
 from lidstone.ngram.disk.output.stream_file import MappedArray, Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
 from lidstone.ngram.disk.pieces import Ints, Piece, run_lengths
-from lidstone.ngram.storage.files import FORMAT, VERSION, vocabulary_parts
+from lidstone.ngram.formats.safetensors import FORMAT, VERSION, vocabulary_parts
 from lidstone.parallel import ahead
 from lidstone.text.vocabulary import Vocabulary
 

@@ -21,7 +21,7 @@ from lidstone.ngram.disk.memory import plan
 from lidstone.ngram.disk.output.assembly import write_links
 from lidstone.ngram.disk.output.stream_file import Shape, StreamFile
 from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
-from lidstone.ngram.storage.files import load_counts, make_metadata, vocabulary_parts
+from lidstone.ngram.formats.safetensors import load_counts, make_metadata, vocabulary_parts
 from lidstone.ngram.trie import sum_children
 
 

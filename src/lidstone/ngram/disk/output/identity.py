@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lidstone.ngram.storage.files import load_counts
+from lidstone.ngram.formats.safetensors import load_counts
 
 
 def file_fingerprint(path: str | Path) -> str:

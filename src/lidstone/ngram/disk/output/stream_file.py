@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lidstone.files import reserve
 from lidstone.ngram.disk.output.checksums import combine
-from lidstone.ngram.storage.checked_tensors import make_header
+from lidstone.ngram.formats.checked_tensors import make_header
 
 WRITE_BYTES = 1 << 20
 

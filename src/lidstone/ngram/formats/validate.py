@@ -1,12 +1,18 @@
-"""One pass over what was read from a file, before any kernel indexes with it or sums it.
+"""What is checked of a model that comes from a file, before any kernel indexes with it or sums it.
 
-`validate` refuses arrays of a wrong type or size, tries that are not sorted, closed and linked to the right suffixes,
-counts that are negative or whose sums do not fit, and values that are not finite. It raises `InputError` with the
-first thing that is wrong; `files.load` adds the name of the file.
+The `check_` functions refuse arrays of a wrong type or size, tries that are not sorted, closed and linked to the right
+suffixes, counts that are negative or whose sums do not fit, and values that are not finite. They raise `InputError`
+with the first thing that is wrong; `safetensors.load` adds the name of the file.
+
+Probabilities that do not sum to one are reported, not refused. Smoothers give sums of one to 1e-12; pruned or damaged
+ARPA files, filtered vocabularies and backoffs of another model may not. The sum needs no dense row:
+
+    S(h) = sum of rows[h w] over the followers of h + backoffs[h] * S(h'),        S(()) = sum of base
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +21,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.compact.access import at, suffix_of
+from lidstone.ngram.compact.access import at, row_of, size_of, suffix_of
+from lidstone.ngram.formats.checked_tensors import is_mapped
 from lidstone.ngram.trie import MAX_ORDER, Trie
 
 if TYPE_CHECKING:
@@ -101,7 +108,9 @@ def check_table(table: BackoffTable) -> None:
     from lidstone.ngram.smoothers.registry import OWN
 
     total = float(table.base.sum())
-    if table.signature.get("smoother") in OWN and abs(total - 1) > 1e-6:  # files of others may fall short: see `load`
+    if (
+        table.signature.get("smoother") in OWN and abs(total - 1) > 1e-6
+    ):  # files of others may fall short: see `report_normalisation`
         raise InputError(f"'base' sums to {total:.6g}, not to one")
 
 
@@ -192,3 +201,58 @@ def _trouble(levels, first, words, suffixes, events):  # type: ignore[no-untyped
             if not low <= link < high or at(words, link) != word:
                 return 5
     return 0
+
+
+LIMIT = 1e-3
+"""Sums further from one than this are reported, and refused by the loss."""
+SAMPLES = 1000
+_LOG = logging.getLogger("lidstone")
+
+
+def normalisation_error(table: BackoffTable, samples: int | None = SAMPLES) -> float:
+    """The largest |1 - sum of p(w | h)| over some histories, evenly spread, or over all; inf where one is no number."""
+    inner = table.trie.num_histories
+    spread = np.arange(inner) if samples is None else np.linspace(0, inner, min(samples, inner), False).astype(np.int64)
+    states = np.append(spread, [-1, table.vocab.bos] if table.order > 1 else [-1])
+    first, words, suffixes, rows, backoffs, base = table.stored_arrays
+    sums = _row_sums(first, words, suffixes, rows, backoffs, base, float(base.sum()), states)
+    error = np.abs(sums - 1).max()
+    return float(error) if np.isfinite(error) else float("inf")
+
+
+def check_normalised(table: BackoffTable, limit: float = LIMIT) -> None:
+    """Refuse a model whose probabilities do not sum to one: it scales gradients and mixtures by an unknown factor."""
+    error = normalisation_error(table, 25 if is_mapped(table.base) else SAMPLES)  # each history reads pages of a file
+    if error > limit:
+        raise InputError(
+            f"the table is not normalised: after some history its probabilities sum to one only within {error:.3g}",
+            hint="make the model again, or pass allow_unnormalised=True",
+        )
+
+
+def report_normalisation(table: BackoffTable, name: str) -> None:
+    """Warn, on the logger `lidstone`, of a model whose probabilities do not sum to one."""
+    error = normalisation_error(table)
+    if error > LIMIT:
+        _LOG.warning(
+            "%s is not normalised: after some history the probabilities sum to one only within %.3g; "
+            "its perplexities cannot be compared with those of other models",
+            name,
+            error,
+        )
+
+
+@njit(cache=True, nogil=True)
+def _row_sums(first, words, suffixes, rows, backoffs, base, total, states):  # type: ignore[no-untyped-def]
+    sums = np.empty(len(states))
+    for i in range(len(states)):
+        weight, found, state = 1.0, 0.0, np.int64(states[i])
+        while 0 <= state < size_of(backoffs):
+            level = 0.0
+            for child in range(at(first, state), at(first, state + 1)):
+                level += row_of(rows, base, first, words, suffixes, backoffs, state, child)
+            found += weight * level
+            weight *= at(backoffs, state)
+            state = np.int64(at(suffixes, state))
+        sums[i] = found + weight * total
+    return sums

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import FileFormatError, InputError
+from lidstone.errors import FileFormatError, InputError, format_error
 from lidstone.files import atomic_write
 
 Arrays = dict[str, NDArray[Any]]
@@ -61,18 +61,13 @@ def read_arrays(path: str | Path, *, verify: bool = True) -> tuple[Arrays, dict[
     data = _map(Path(path))
     start = 8 + int.from_bytes(data[:8].tobytes(), "little")
     if start > min(len(data), MAX_HEADER):
-        raise damaged(path, "its header is cut off, or it is no safetensors file")
+        raise format_error(path, "its header is cut off, or it is no safetensors file")
     header = _parse_header(path, data[8:start].tobytes())
     metadata = header.pop("__metadata__")
     arrays = _views(path, header, data[start:])
     if verify:
         verify_arrays(path, arrays, metadata)
     return arrays, metadata
-
-
-def damaged(path: str | Path, what: str) -> FileFormatError:
-    """The error for a file that is not what `write_arrays` wrote."""
-    return FileFormatError(f"{path} cannot be used: {what}", hint="make the file again, or copy it again")
 
 
 def make_header(arrays: Mapping[str, Any], metadata: dict[str, str]) -> bytes:
@@ -99,7 +94,7 @@ def _map(path: Path) -> NDArray[np.uint8]:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < 8:
-                raise damaged(path, f"it has {size} bytes" if size else "it is empty")
+                raise format_error(path, f"it has {size} bytes" if size else "it is empty")
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
@@ -117,7 +112,7 @@ def _parse_header(path: str | Path, text: bytes) -> dict[str, Any]:
             hint="give a file made by lidstone count or lidstone fit, or make it again",
         ) from error
     if known != found or not all(isinstance(text, str) for text in metadata.values()):
-        raise damaged(path, "its header is damaged (checksum)")
+        raise format_error(path, "its header is damaged (checksum)")
     return header
 
 
@@ -128,9 +123,9 @@ def _views(path: str | Path, header: Mapping[str, Any], data: NDArray[np.uint8])
         try:
             arrays[name], end = _view(entry, data, end)
         except (KeyError, TypeError, ValueError) as error:
-            raise damaged(path, f"it is cut off in {name!r}, or the sizes in its header are wrong") from error
+            raise format_error(path, f"it is cut off in {name!r}, or the sizes in its header are wrong") from error
     if end != len(data):
-        raise damaged(path, f"{len(data) - end} bytes follow its end")
+        raise format_error(path, f"{len(data) - end} bytes follow its end")
     return arrays
 
 
@@ -150,10 +145,10 @@ def verify_arrays(path: str | Path, arrays: Arrays, metadata: Mapping[str, str])
     try:
         expected = dict(json.loads(metadata.get("checksums", "{}")))
     except (ValueError, TypeError, RecursionError) as error:
-        raise damaged(path, "its checksums are not readable") from error
+        raise format_error(path, "its checksums are not readable") from error
     for name, found in sums.items():
         if expected.get(name) != found:
-            raise damaged(path, f"its part {name!r} is damaged (checksum)")
+            raise format_error(path, f"its part {name!r} is damaged (checksum)")
 
 
 def _checksums(arrays: Arrays) -> dict[str, str]:

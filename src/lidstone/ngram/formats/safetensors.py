@@ -16,16 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from lidstone.errors import FileFormatError, InputError, TextError
+from lidstone.errors import FileFormatError, InputError, TextError, format_error
 from lidstone.ngram.compact.codes import code_parts, coded_table, read_codes
 from lidstone.ngram.compact.links import read_trie, trie_parts
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import Derived
-from lidstone.ngram.storage.checked_tensors import Arrays, damaged, read_arrays, write_arrays
-from lidstone.ngram.storage.model_card import model_card
-from lidstone.ngram.storage.normalisation import report_normalisation
-from lidstone.ngram.storage.remote import as_url, read_remote, write_remote
-from lidstone.ngram.storage.validate import check_counts, check_dtypes, check_shapes, check_table, check_trie
+from lidstone.ngram.formats.checked_tensors import Arrays, read_arrays, write_arrays
+from lidstone.ngram.formats.remote import as_url, model_card, read_remote, write_remote
+from lidstone.ngram.formats.validate import (
+    check_counts,
+    check_dtypes,
+    check_shapes,
+    check_table,
+    check_trie,
+    report_normalisation,
+)
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.reading.kinds import NAMES, Kind, kind_of_file
@@ -80,7 +85,7 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     _check_version(path, metadata)
     read = _READERS.get(metadata["kind"])
     if read is None:
-        raise damaged(path, f"it holds {metadata['kind']!r}, neither a table nor counts")
+        raise format_error(path, f"it holds {metadata['kind']!r}, neither a table nor counts")
     try:
         check_dtypes(arrays)
         thing = read(arrays, metadata)
@@ -88,9 +93,9 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
         if verify:
             _check_values(thing)
     except KeyError as error:
-        raise damaged(path, f"it lacks {error}") from error
+        raise format_error(path, f"it lacks {error}") from error
     except (TypeError, ValueError, IndexError, OverflowError, RecursionError, InputError) as error:
-        raise damaged(path, f"its parts do not fit together ({error})") from error
+        raise format_error(path, f"its parts do not fit together ({error})") from error
     if verify and isinstance(thing, BackoffTable):
         report_normalisation(thing, str(path))
     return thing
@@ -143,7 +148,7 @@ def load_counts(path: str | Path, *, verify: bool = True) -> Counts:
 
 def _check_version(path: str | Path, metadata: Mapping[str, str]) -> None:
     if metadata.get("format") != FORMAT or "kind" not in metadata:
-        raise damaged(path, "it is a safetensors file of another program")
+        raise format_error(path, "it is a safetensors file of another program")
     if metadata.get("version") != str(VERSION):
         raise FileFormatError(
             f"{path} has version {metadata.get('version')} of the format; this lidstone reads version {VERSION}",

@@ -5,10 +5,14 @@
 
 What is read is copied to disk first and mapped from there; the copy has no name and goes with the last array. What is
 written is made on disk and sent when it is whole, to the hub together with a model card, in one commit.
+
+The model card says what each file of the repository is and how to load it. Each file has a section between two
+comments, which is replaced when the file is written again; whatever else a README.md says stays.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -16,9 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lidstone.errors import DataError, InputError, LidstoneError
+
+if TYPE_CHECKING:
+    from lidstone.ngram.counts import Counts
+    from lidstone.ngram.table import BackoffTable
 
 Thing = TypeVar("Thing")
 _KINDS = {"models": None, "datasets": "dataset", "spaces": "space"}
@@ -160,3 +168,54 @@ def _named(url: str, verb: str) -> Iterator[None]:
     except (OSError, ValueError) as error:
         hint = "check the address, the connection and your credentials"
         raise DataError(f"cannot {verb} {url}: {error}", hint=hint) from error
+
+
+_HEAD = """---
+library_name: lidstone
+tags:
+- lidstone
+- n-gram
+- language-model
+---
+
+# n-gram models
+
+Files of lidstone: `pip install lidstone`.
+"""
+
+
+def model_card(thing: BackoffTable | Counts, url: str, readme: str | None = None) -> str:
+    """README.md with a section about this file, in place of its earlier section if there was one."""
+    name = url.rsplit("/", 1)[-1]
+    begin, end = f"<!-- lidstone: {name} -->", f"<!-- end of {name} -->"
+    section = f"{begin}\n{_section(thing, name, url)}\n{end}"
+    text = _HEAD if readme is None else readme
+    before = re.compile(re.escape(begin) + r".*?" + re.escape(end), re.DOTALL)
+    if before.search(text):
+        return before.sub(lambda _: section, text, count=1)
+    return f"{text.rstrip()}\n\n{section}\n"
+
+
+def _section(thing: BackoffTable | Counts, name: str, url: str) -> str:
+    from lidstone.ngram.counts import Counts
+
+    trie = thing.trie
+    if isinstance(thing, Counts):
+        variable = kind = "counts"
+        made: dict[str, Any] = {"counts": thing.fingerprint, "vocabulary": thing.vocab.fingerprint}
+        made["thresholds"] = list(thing.thresholds)
+    else:
+        variable, kind, made = "table", thing.signature["smoother"], thing.signature
+    facts = {
+        "model": kind,
+        "order": trie.order,
+        "events": f"{thing.vocab.event_count:,}",
+        "n-grams": ", ".join(f"{size:,}" for size in (trie.levels[1:] - trie.levels[:-1]).tolist()),
+    }
+    rows = "\n".join(f"| {key} | {value} |" for key, value in facts.items())
+    signature = json.dumps(made, indent=2, ensure_ascii=False, default=str)
+    return (
+        f"## {name}\n\n| | |\n|---|---|\n{rows}\n\n"
+        f'```python\nimport lidstone as ld\n\n{variable} = ld.load("{url}")\n```\n\n'
+        f"Signature:\n\n```json\n{signature}\n```"
+    )
