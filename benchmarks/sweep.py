@@ -22,9 +22,8 @@ from _timing import write_results
 
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.sweep.engines import Processes
-from lidstone.lab.sweep.jobs import Job, Outcome
 from lidstone.lab.sweep.sweep import Sweep
-from lidstone.lab.sweep.work import compute_once
+from lidstone.lab.sweep.work import Job, Outcome, compute_once
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 and __name__ == "__main__" else 2
 CELLS = 4

@@ -20,9 +20,8 @@ from tests.tiny import SIX_METHODS
 
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
 from lidstone.lab.sweep.engines import InProcess
-from lidstone.lab.sweep.jobs import Job, Outcome
 from lidstone.lab.sweep.sweep import Sweep
-from lidstone.lab.sweep.work import compute_once
+from lidstone.lab.sweep.work import Job, Outcome, compute_once
 
 SECONDS, DIE = "LIDSTONE_PRETEND_SECONDS", "LIDSTONE_PRETEND_DIE"  # so named, they reach the workers of a cluster
 AXES = "{regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.05, 0.1]}"
@@ -125,7 +124,7 @@ def main(output: str, search: str, engine: str, jobs: str, seconds: str, *die: s
     os.environ |= {SECONDS: seconds, **({DIE: "1"} if die else {})}
     planned = sweep(Path(output), f"sweep.search={search}", "sweep.trials=6")
     if engine == "ray":
-        from lidstone.lab.sweep.cluster import Ray
+        from lidstone.lab.sweep.engines import Ray
 
         running: Any = Ray(jobs=int(jobs), compute=pretend)
     else:

@@ -87,10 +87,10 @@ app(["train", sys.argv[1], "--output", sys.argv[2], "--json"])
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_torchrun_asks_for_the_death_signal_on_linux_only(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
-    from lidstone.lab.sweep import torchrun
+    from lidstone.lab.sweep import work
 
     monkeypatch.setattr(sys, "platform", platform)
-    assert torchrun._end_with_worker() == {}
+    assert work._end_with_worker() == {}
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from lidstone.lab.run.explorer import write_explorer
 from lidstone.lab.run.record import read_record
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
-from lidstone.lab.sweep.journal import open_study
+from lidstone.lab.sweep.search import open_study
 from lidstone.lab.training.checkpoints import last_checkpoint, write_checksums
 from lidstone.ngram.formats.safetensors import save
 

@@ -15,8 +15,7 @@ import pytest
 from lidstone.errors import RunError
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.sweep.engines import RETRIES, InProcess, Processes
-from lidstone.lab.sweep.jobs import Job, Outcome
-from lidstone.lab.sweep.work import compute_once, finished
+from lidstone.lab.sweep.work import Job, Outcome, compute_once, finished
 from lidstone.locks import claim
 from lidstone.ray_cluster import _probe
 
@@ -83,7 +82,7 @@ def test_what_is_locked_is_busy_and_not_computed(tmp_path: Path) -> None:
 
 
 def test_a_training_that_was_stopped_early_counts_for_a_search_only(tmp_path: Path) -> None:
-    from lidstone.lab.sweep.jobs import TrialName
+    from lidstone.lab.sweep.work import TrialName
 
     (tmp_path / "cell").mkdir()
     (tmp_path / "cell" / "pruned.json").write_text('{"metrics": {"valid": {"perplexity": 3.0}}}')

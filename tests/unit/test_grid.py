@@ -8,8 +8,8 @@ from tests.tiny import SIX_METHODS
 from lidstone.errors import RecipeError
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.sweep.grid import Cell, axes_of, check_axes, sample_cells, search_cells, seed_cells
-from lidstone.lab.sweep.jobs import Outcome
-from lidstone.lab.sweep.state import MethodState
+from lidstone.lab.sweep.sweep import MethodState
+from lidstone.lab.sweep.work import Outcome
 
 GAMMAS = [0.005, 0.01, 0.05, 0.1, 0.5]
 

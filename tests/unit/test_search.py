@@ -12,9 +12,8 @@ from tests.sweep_cells import BEST, CELLS, CutShort, begun, pretend, pretend_tra
 from lidstone.errors import RunError
 from lidstone.lab.run.run import Run
 from lidstone.lab.sweep.engines import InProcess
-from lidstone.lab.sweep.jobs import Job
 from lidstone.lab.sweep.search import RunningTrial, Search
-from lidstone.lab.sweep.work import compute
+from lidstone.lab.sweep.work import Job, compute
 
 
 @pytest.fixture(autouse=True)

@@ -17,9 +17,8 @@ from lidstone.lab.run.corpora import cached_corpus
 from lidstone.lab.run.explorer import write_explorer
 from lidstone.lab.run.run import Run
 from lidstone.lab.sweep.engines import InProcess, Processes
-from lidstone.lab.sweep.jobs import Job, Outcome
 from lidstone.lab.sweep.sweep import Sweep
-from lidstone.lab.sweep.work import compute
+from lidstone.lab.sweep.work import Job, Outcome, compute
 
 
 @pytest.fixture(autouse=True)

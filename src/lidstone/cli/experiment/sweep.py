@@ -18,8 +18,7 @@ from lidstone.cli.inputs import JSON
 
 if TYPE_CHECKING:
     from lidstone.lab.sweep.engines import Engine
-    from lidstone.lab.sweep.state import MethodState
-    from lidstone.lab.sweep.sweep import Sweep
+    from lidstone.lab.sweep.sweep import MethodState, Sweep
 
 
 class EngineName(str, Enum):
@@ -112,8 +111,7 @@ def _share(engine: EngineName, processes: int) -> int | None:
 def _engine(
     name: EngineName, jobs: int | None, threads: int | None, processes: int, address: str | None, output: Path
 ) -> Engine:
-    from lidstone.lab.sweep.cluster import Ray
-    from lidstone.lab.sweep.engines import Processes
+    from lidstone.lab.sweep.engines import Processes, Ray
 
     if name is EngineName.ray:
         return Ray(address, jobs, (threads or 1) * processes, processes)

@@ -8,9 +8,8 @@ from lidstone.cli.console import say
 
 if TYPE_CHECKING:
     from lidstone.lab.sweep.grid import Cell
-    from lidstone.lab.sweep.jobs import Outcome
-    from lidstone.lab.sweep.state import MethodState
-    from lidstone.lab.sweep.sweep import Sweep
+    from lidstone.lab.sweep.sweep import MethodState, Sweep
+    from lidstone.lab.sweep.work import Outcome
 
 
 class Live:

@@ -14,8 +14,8 @@ from lidstone.errors import RunError
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.sweep.engines import Processes
 from lidstone.lab.sweep.grid import Cell
-from lidstone.lab.sweep.jobs import Outcome
 from lidstone.lab.sweep.sweep import Sweep
+from lidstone.lab.sweep.work import Outcome
 
 ONE_RUN_EACH = ("sweep.axes={}", "sweep.by_method={}", "sweep.seeds=[]")
 SMOKE = (

@@ -6,12 +6,15 @@ sweep may be killed at any point and started again, and several processes may wo
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lidstone.errors import RunError
+from lidstone.files import parse_json, write_text
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.record import add_name
 from lidstone.lab.sweep.engines import Engine
@@ -25,14 +28,77 @@ from lidstone.lab.sweep.grid import (
     seed_cells,
     seeds_of,
 )
-from lidstone.lab.sweep.jobs import Jobs, Outcome
 from lidstone.lab.sweep.search import TRIALS, Search
-from lidstone.lab.sweep.state import BUSY_SECONDS, MethodState, Task, check_folder, mark_folder
-from lidstone.lab.sweep.work import finished
+from lidstone.lab.sweep.work import Jobs, Outcome, TrialName, finished
+
+SCHEMA = 1
+BUSY_SECONDS = 2.0  # how long to wait before checking again a cell that another process computes
+
+
+@dataclass
+class Task:
+    """A cell that is to be computed."""
+
+    cell: Cell
+    trial: TrialName | None = None
+    not_before: float = 0.0
+    """on the monotonic clock"""
+
+
+@dataclass
+class MethodState:
+    """The state of the sweep of one method."""
+
+    method: str
+    planned: int
+    """how many cells the search has"""
+    todo: list[Task] = field(default_factory=list)
+    search: Search | None = None
+    """None for a grid, whose cells are all known"""
+    working: dict[str, Task] = field(default_factory=dict)
+    """by the cell's key, as are the outcomes"""
+    outcomes: dict[str, tuple[Cell, Outcome]] = field(default_factory=dict)
+    found: Cell | None = None
+    """the best setting of the search, once that has ended; it is refined before the seeds"""
+    over: bool = False
+    """all settings were tried; what is still to do are seeds of the best one"""
+    best: Cell | None = None
+
+    def ready(self) -> Task | None:
+        """A task that can be started now."""
+        now = time.monotonic()
+        found = next((number for number, task in enumerate(self.todo) if task.not_before <= now), None)
+        return None if found is None else self.todo.pop(found)
+
+    def postpone(self, task: Task) -> None:
+        """Check a task again later: another process computes it."""
+        task.not_before = time.monotonic() + BUSY_SECONDS
+        self.todo.append(task)
+
+    def other_trials(self) -> list[Task]:
+        """Trials in the search's journal that this process has not seen: of earlier starts and of other processes."""
+        known = {**self.outcomes, **self.working}
+        tried = self.search.tried() if self.search else []
+        return [Task(cell, trial) for cell, trial in tried if cell.key not in known]
+
+    def scores(self, metric: str) -> list[tuple[float, Cell]]:
+        """Validation scores of the complete cells, ordered by their keys: ties are resolved alike at every start."""
+        ended = [outcome for _, outcome in sorted(self.outcomes.items())]
+        complete = [(out.score(metric), cell) for cell, out in ended if out.state == "complete"]
+        return [(score, cell) for score, cell in complete if score is not None]
+
+    def seconds(self) -> list[float]:
+        """The training times of its complete cells."""
+        return [out.seconds for _, out in self.outcomes.values() if out.seconds is not None]
+
+    def failures(self) -> list[str]:
+        """The cells that could not be computed, and why."""
+        return [f"{cell}: {out.message}" for cell, out in self.outcomes.values() if out.state == "failed"]
+
 
 Watch = Callable[[list[MethodState], float | None], None]
 """Called after every change with the state of all methods and the estimated seconds left."""
-Report = Callable[[Cell, Outcome], None]
+OnOutcome = Callable[[Cell, Outcome], None]
 """Called once for every cell that has ended."""
 Running = dict[str, tuple[MethodState, Task]]
 
@@ -68,7 +134,7 @@ class Sweep:
             for cell in [*cells, *refined, *seed_cells(recipe, cells[0])]:
                 self.jobs.recipe(cell)
 
-    def run(self, engine: Engine, *, watch: Watch | None = None, report: Report | None = None) -> list[MethodState]:
+    def run(self, engine: Engine, *, watch: Watch | None = None, report: OnOutcome | None = None) -> list[MethodState]:
         """Compute the missing cells, until the best setting of each method has all its seeds."""
         check_folder(self.output)
         mark_folder(self.output)
@@ -228,3 +294,23 @@ class Sweep:
         looked = [(task, finished(self.jobs.of(task.cell, task.trial))) for task in tasks]
         state.todo = [task for task, outcome in looked if outcome is None]
         return [(task, outcome) for task, outcome in looked if outcome is not None]
+
+
+def check_folder(output: Path) -> None:
+    """Raise an error if the sweep in a folder of runs was written by a newer version."""
+    file = output / "sweep.json"
+    if not file.exists():
+        return
+    try:
+        schema = int(parse_json(file.read_bytes())["schema"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file} is damaged", hint="delete it; finished runs are kept") from error
+    if schema > SCHEMA:
+        raise RunError(f"{file} was written by a newer version (schema {schema})", hint="update lidstone")
+
+
+def mark_folder(output: Path) -> None:
+    """Write `sweep.json`, which marks a folder of runs as that of a sweep, with the version."""
+    output.mkdir(parents=True, exist_ok=True)
+    if not (output / "sweep.json").exists():
+        write_text(output / "sweep.json", json.dumps({"schema": SCHEMA}) + "\n")

@@ -1,4 +1,4 @@
-"""Compute one cell of a sweep, in any process: once, and resumable.
+"""The jobs of a sweep, and how one is computed, in any process: once, and resumable.
 
 A cell is named by the id of its run, a hash of recipe, data and seed. The process that computes it holds a lock on that
 name; the operating system releases the lock when the process ends. A complete `run.json` is the result; an interrupted
@@ -10,23 +10,136 @@ from __future__ import annotations
 import json
 import logging
 import math
+import pickle
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lidstone.checksums import with_checksum
-from lidstone.errors import LidstoneError
+from lidstone.errors import LidstoneError, RunError
 from lidstone.files import read_json, write_text
+from lidstone.lab.corpus.prepared import Prepared
+from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.corpora import cached_corpus
-from lidstone.lab.run.record import read_record
-from lidstone.lab.sweep.jobs import Job, Outcome
+from lidstone.lab.run.record import read_record, run_id
+from lidstone.lab.sweep.grid import Cell
 from lidstone.locks import claim
 
 PRUNED = "pruned.json"
 """In a run's folder: a search stopped this training early, at the score in the file."""
 log = logging.getLogger("lidstone.lab.sweep")
+
+
+@dataclass(frozen=True)
+class TrialName:
+    """The trial of a search that a cell belongs to; any process can open it."""
+
+    journal: str
+    study: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell with everything that another process needs to compute it."""
+
+    name: str
+    """the id of its run"""
+    recipe: Recipe
+    """checked, with the CPU threads of this sweep"""
+    output: str
+    """the folder of runs"""
+    corpus: str | None = None
+    """the key of its prepared corpus"""
+    label: str = ""
+    """the name of the cell in logs"""
+    trial: TrialName | None = None
+    """for a search that may stop it early"""
+    processes: int = 1
+    """how many processes train it, by torchrun; a search does not stop such a training early"""
+    timing: bool = False
+    """do not train: time a few updates, and estimate the time of the training"""
+
+    @property
+    def folder(self) -> Path:
+        """Where its run is recorded."""
+        return Path(self.output) / self.name
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a job."""
+
+    state: Literal["complete", "pruned", "busy", "failed"]
+    """pruned: a search stopped it early; busy: another process computes it"""
+    record: dict[str, Any] | None = None
+    computed: bool = False
+    """False if it was complete before"""
+    message: str = ""
+
+    def score(self, metric: str) -> float | None:
+        """The score on validation; None if there is none, or if it is not finite."""
+        return self.record["metrics"]["valid"].get(metric) if self.record else None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the training took; None if it is not complete."""
+        return float(self.record["cost"]["total_seconds"]) if self.record and self.state == "complete" else None
+
+
+class Jobs:
+    """The jobs of one sweep."""
+
+    def __init__(self, recipe: Recipe, output: Path, *, processes: int = 1, threads: int | None = None) -> None:
+        self.base, self.output, self.processes, self.threads = recipe, output, processes, threads
+        self._recipes: dict[str, Recipe] = {}
+        self._jobs: dict[str, Job] = {}
+        self._keys: dict[str, str] = {}
+
+    def of(self, cell: Cell, trial: TrialName | None = None) -> Job:
+        """The job of a cell, for an engine."""
+        if cell.key not in self._jobs:
+            self._jobs[cell.key] = self._make(cell)
+        return replace(self._jobs[cell.key], trial=trial)
+
+    def recipe(self, cell: Cell) -> Recipe:
+        """The recipe of a cell; an invalid one is a `RecipeError`."""
+        if cell.key not in self._recipes:
+            self._recipes[cell.key] = self._with_threads(cell.recipe(self.base))
+        return self._recipes[cell.key]
+
+    def corpus(self, recipe: Recipe) -> Prepared:
+        """The prepared corpus of a recipe, which most cells share."""
+        values = recipe.model_dump(mode="json", include={"task", "corpus", "tokenizer"})
+        values["checkpoint"] = recipe.model.checkpoint
+        section = json.dumps(values, sort_keys=True)
+        prepared = cached_corpus(recipe, self._keys.get(section))
+        self._keys[section] = prepared.key
+        return prepared
+
+    def _make(self, cell: Cell) -> Job:
+        recipe = self.recipe(cell)
+        prepared = self.corpus(recipe)
+        return Job(
+            run_id(recipe, prepared),
+            recipe,
+            str(self.output),
+            corpus=prepared.key,
+            label=str(cell),
+            processes=self.processes,
+        )
+
+    def _with_threads(self, recipe: Recipe) -> Recipe:
+        if self.threads is None:
+            return recipe
+        return recipe.model_copy(update={"training": recipe.training.model_copy(update={"threads": self.threads})})
 
 
 class Pruned(LidstoneError):
@@ -84,10 +197,44 @@ def _train(job: Job) -> Outcome:
 
 
 def _train_together(job: Job) -> Outcome:
-    from lidstone.lab.sweep.torchrun import train_with_torchrun
+    """Train in `job.processes` processes: torchrun, started by the worker that holds the cell's lock.
 
-    train_with_torchrun(job)
+    Each process that torchrun starts runs this module, with the folder of the pickled job as its argument.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        message = Path(folder) / "message"
+        (Path(folder) / "job").write_bytes(pickle.dumps(replace(job, trial=None)))
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.processes}"]
+        done = subprocess.run([*torchrun, "-m", __name__, folder], check=False, **_end_with_worker())
+        if done.returncode:
+            reason = message.read_text(encoding="utf-8") if message.exists() else ""
+            raise RunError(reason or f"torchrun ended with {done.returncode}", hint="see sweep.log")
     return Outcome("complete", read_record(job.folder), computed=True)
+
+
+def _end_with_worker() -> dict[str, Any]:
+    """On Linux: torchrun stops its processes when the worker that started it is killed."""
+    if sys.platform != "linux":
+        return {}
+    import ctypes
+
+    set_parent_death_signal = 1
+    prctl = ctypes.CDLL(None).prctl
+    return {"preexec_fn": lambda: prctl(set_parent_death_signal, signal.SIGTERM)}
+
+
+def _train_in_torchrun(folder: Path) -> None:
+    """Train the job in a folder, as one of its processes; an error is written beside it."""
+    from lidstone.lab.training.arguments import first_process_first
+
+    job = pickle.loads((folder / "job").read_bytes())
+    try:
+        with first_process_first():
+            cached_corpus(job.recipe, job.corpus)
+        _train(job)
+    except LidstoneError as error:
+        (folder / "message").write_text(str(error), encoding="utf-8")
+        raise
 
 
 def _time_updates(job: Job) -> Outcome:
@@ -140,3 +287,7 @@ def _running_trial(job: Job) -> Any:
         if "valid_loss" in point:
             trial.report(point[f"valid_{job.recipe.evaluation.metric}"])
     return trial
+
+
+if __name__ == "__main__":
+    _train_in_torchrun(Path(sys.argv[1]))
