@@ -256,7 +256,7 @@ def test_mistakes_are_two_lines(tmp_path: Path, arguments: list[str], message: s
 def test_the_live_table(tmp_path: Path) -> None:
     from rich.console import Console
 
-    from lidstone.cli.experiment.sweep_progress import progress_table
+    from lidstone.cli.sweep import progress_table
 
     planned, shown = sweep(tmp_path), []
     console = Console(width=120, force_terminal=True, color_system=None, file=(tmp_path / "screen").open("w"))
@@ -280,7 +280,7 @@ def test_cells_that_are_complete_already_are_not_in_the_time_left(tmp_path: Path
 def test_output_that_goes_to_a_file_has_the_estimate_and_a_line_per_cell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from lidstone.cli.experiment.sweep import _run
+    from lidstone.cli.sweep import _run
 
     _run(sweep(tmp_path), InProcess(always_fails_but_times))
     lines = capsys.readouterr().err.splitlines()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -108,14 +109,11 @@ def serve(name: str, every: int, first: int) -> Outcome:
 
 def import_everything(name: str) -> None:
     """What the command imports, so that forks need not."""
-    import lidstone.cli.main
-
-    lidstone.cli.main.verbs()
+    modules = ["lidstone.cli.main"]
     if name in ("train", "sweep"):
-        import transformers.trainer  # noqa: F401
-
-        import lidstone.lab.run.run
-        import lidstone.lab.sweep.sweep
+        modules += ["transformers.trainer", "lidstone.lab.run.run", "lidstone.lab.sweep.sweep"]
+    for module in modules:
+        importlib.import_module(module)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lidstone.cli.completion import recipes, runs, smoothers
+from lidstone.cli.inputs import complete_recipes, complete_runs, complete_smoothers
 from lidstone.ngram.smoothers.registry import smoother_names
 
 HEAVY = ("numpy", "numba", "torch", "transformers", "yaml")
@@ -31,26 +31,26 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_smoothers_are_offered_by_name() -> None:
-    assert smoothers("") == smoother_names()
-    assert smoothers("k") == ["katz", "kneser-essen-ney"]
-    assert smoothers("zz") == []
+    assert complete_smoothers("") == smoother_names()
+    assert complete_smoothers("k") == ["katz", "kneser-essen-ney"]
+    assert complete_smoothers("zz") == []
 
 
 def test_recipes_are_offered_by_name_and_by_file(here: Path) -> None:
-    assert recipes("dem") == ["demo", "demographics.yml"]
-    assert recipes("m") == ["mine.yaml"]
-    assert recipes("ru") == ["runs/"]
-    assert recipes("nowhere/x") == []
+    assert complete_recipes("dem") == ["demo", "demographics.yml"]
+    assert complete_recipes("m") == ["mine.yaml"]
+    assert complete_recipes("ru") == ["runs/"]
+    assert complete_recipes("nowhere/x") == []
 
 
 @pytest.mark.parametrize("typed", ["", "ru", "runs"])
 def test_runs_are_offered_with_what_they_are(here: Path, typed: str) -> None:
-    assert runs(typed) == [("runs/0aa", "katz, seed 3"), ("runs/0ab", "katz, seed 3"), ("runs/damaged", "")]
+    assert complete_runs(typed) == [("runs/0aa", "katz, seed 3"), ("runs/0ab", "katz, seed 3"), ("runs/damaged", "")]
 
 
 def test_runs_are_offered_as_typed(here: Path) -> None:
-    assert runs("runs/0a") == [("runs/0aa", "katz, seed 3"), ("runs/0ab", "katz, seed 3")]
-    assert runs("runs/1") == []
+    assert complete_runs("runs/0a") == [("runs/0aa", "katz, seed 3"), ("runs/0ab", "katz, seed 3")]
+    assert complete_runs("runs/1") == []
 
 
 @pytest.mark.parametrize(

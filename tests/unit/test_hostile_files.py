@@ -169,7 +169,7 @@ def test_sound_archives_are_unpacked(archive: bytes, tmp_path: Path) -> None:
 
 
 def test_a_cache_that_cannot_be_made_is_one_line_and_env_needs_none(tmp_path, monkeypatch) -> None:
-    from lidstone.cli.experiment.env import environment
+    from lidstone.cli.env import environment
 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "file" / "cache"))

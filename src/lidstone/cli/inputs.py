@@ -1,9 +1,13 @@
-"""Options that several verbs share, and functions that read and write files."""
+"""What the verbs take: options that several share, values of `--set`, completion in the shell, files of models."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -27,11 +31,99 @@ MODEL: TypeAlias = Annotated[
     ),
 ]
 OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
-MODEL_FILE = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; *.table or *.safetensors, a table."
+MODEL_FILES = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; *.table or *.safetensors, a table."
+MODEL_OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILES)]
+TEMPORARY: TypeAlias = Annotated[
+    Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")
+]
+ADDRESS: TypeAlias = Annotated[str | None, typer.Option(help="Address of the Ray cluster; by default a new one.")]
+RUNS_FOLDER: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")]
 BLANK: TypeAlias = Annotated[
     str, typer.Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
 ]
 JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
+    """Read `name=value` pairs; a value is a Python or JSON literal, or else a string.
+
+    >>> parse_settings(["k=5", "weights=[0.2, 0.6]", "base=uniform", "closed-form=true"])
+    {'k': 5, 'weights': [0.2, 0.6], 'base': 'uniform', 'closed_form': True}
+    """
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name.isidentifier():
+            raise typer.BadParameter(f"'{pair}' is not of the form name=value", param_hint="--set")
+        if name in settings:
+            raise typer.BadParameter(f"'{name}' is given twice", param_hint="--set")
+        settings[name] = parse_literal(value)
+    return settings
+
+
+def parse_literal(text: str) -> Any:
+    """The value of a Python or JSON literal; other text is a string.
+
+    >>> [parse_literal(text) for text in ("0.5", "(1, 2)", "null", "None", "uniform")]
+    [0.5, (1, 2), None, None, 'uniform']
+    """
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # all that literal_eval may raise
+            continue
+    return text.strip()
+
+
+def complete_smoothers(incomplete: str) -> list[str]:
+    """Names of smoothers.
+
+    >>> complete_smoothers("ka")
+    ['katz']
+    """
+    from lidstone.ngram.smoothers.registry import smoother_names
+
+    return [name for name in smoother_names() if name.startswith(incomplete)]
+
+
+def complete_recipes(incomplete: str) -> list[str]:
+    """Names of lidstone's own recipes, and recipe files.
+
+    >>> complete_recipes("wikitext2_")
+    ['wikitext2_small']
+    """
+    folder = Path(__file__).parents[1] / "lab" / "recipe" / "recipes"
+    names = sorted(path.stem for path in folder.glob("*.yaml") if path.stem.startswith(incomplete))
+    files = [path for path in _paths(incomplete) if path.suffix in (".yaml", ".yml")]
+    return names + [str(path) for path in files] + [f"{path}/" for path in _folders(incomplete)]
+
+
+def complete_runs(incomplete: str) -> list[tuple[str, str]]:
+    """Folders of runs, with the method and seed of each, in folders whose names begin with the typed text."""
+    near = [path for path in _folders(incomplete) if (path / "run.json").is_file()]
+    inside = [file.parent for folder in _folders(incomplete) for file in sorted(folder.glob("*/run.json"))]
+    return [(str(path), _title(path)) for path in [*near, *inside]]
+
+
+def _paths(incomplete: str) -> Iterator[Path]:
+    """Files and folders whose names begin with the typed text."""
+    typed = Path(incomplete)
+    folder, start = (typed, "") if incomplete.endswith("/") or not incomplete else (typed.parent, typed.name)
+    if folder.is_dir():
+        yield from (path for path in sorted(folder.iterdir()) if path.name.startswith(start))
+
+
+def _folders(incomplete: str) -> list[Path]:
+    return [path for path in _paths(incomplete) if path.is_dir() and not path.name.startswith(".")]
+
+
+def _title(run: Path) -> str:
+    try:
+        record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        return f"{record['name']}, seed {record['seed']}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def read_table(path: str) -> BackoffTable:
@@ -65,7 +157,7 @@ def write_table(table: BackoffTable, output: str | Path) -> None:
 
 def read_vocabulary(path: Path) -> Vocabulary:
     """A vocabulary from a file with one word per line, or that of a file made by count or fit."""
-    if is_table(str(path)):
+    if path.is_file() and kind_of_file(path)[0] in ("table", "counts", "safetensors"):
         from lidstone.ngram.formats.safetensors import load
 
         return load(path).vocab
@@ -90,11 +182,6 @@ def is_arpa(name: str | Path) -> bool:
     path = Path(str(name).lower())
     plain = path.with_suffix("") if path.suffix in COMPRESSED else path
     return str(name) == "-" or plain.suffix == ".arpa"
-
-
-def is_table(path: str) -> bool:
-    """Whether a file is a table or counts."""
-    return Path(path).is_file() and kind_of_file(path)[0] in ("table", "counts", "safetensors")
 
 
 def check_model_output(output: str | Path) -> None:
@@ -136,7 +223,24 @@ def check_blank(blank: str) -> Blank:
     return blank  # type: ignore[return-value]
 
 
-def check_address(engine: str | None, address: str | None) -> None:
-    """Refuse the address of a cluster that nothing would use."""
+def check_engine(engine: str | None, address: str | None) -> None:
+    """Raise an error for an unknown engine, and for the address of a cluster that nothing would use."""
+    if engine not in (None, "ray"):
+        raise LidstoneError(f"there is no engine {engine!r}", hint="use --engine ray")
     if address is not None and engine is None:
         raise LidstoneError("--address is that of a Ray cluster, and none was asked for", hint="add --engine ray")
+
+
+@contextlib.contextmanager
+def ray_cluster(engine: str | None, address: str | None) -> Iterator[None]:
+    """A connection to a Ray cluster while the block runs, if `--engine ray` was given."""
+    if engine is None:
+        yield
+        return
+    from lidstone.ray_cluster import connect
+
+    ray = connect(address)
+    try:
+        yield
+    finally:
+        ray.shutdown()

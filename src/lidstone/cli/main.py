@@ -1,6 +1,6 @@
 """The command `lidstone`: its verbs, each imported only when it is called, and how errors are shown.
 
-A verb is a function in a module of the same name (`lidstone/cli/ngram/count.py: count`), or a Typer app
+A verb is a function in a module of the same name (`lidstone/cli/count.py: count`), or a Typer app
 `<verb>_app` there when it has verbs below it. Data goes to stdout, messages go to stderr. Exit codes: 0 success,
 1 an error in the input, 2 an error in the command line, 130 interrupted, 141 the reader of the output closed the pipe.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typer.core import TyperGroup
 
 from lidstone.errors import LidstoneError
 
-NGRAM = {
+VERBS = {
     "count": "Count the n-grams of a text.",
     "merge": "Add the counts of several texts.",
     "fit": "Fit a smoothed model to counts.",
@@ -32,8 +31,6 @@ NGRAM = {
     "mix": "Mix several models into one.",
     "prune": "Make a model smaller.",
     "filter": "Score lines or documents by perplexity and keep the best.",
-}
-EXPERIMENT = {
     "data": "Fetch, verify and prepare corpora.",
     "init": "Write a recipe to start from.",
     "train": "Train a regularized neural model.",
@@ -46,20 +43,6 @@ EXPERIMENT = {
     "demo": "A small experiment on text that comes with Python.",
     "env": "Versions, cores and folders, for bug reports.",
 }
-VERBS = NGRAM | EXPERIMENT
-
-
-def verbs() -> list[str]:
-    """The verbs whose modules are installed, in the order of `VERBS`.
-
-    >>> verbs()[-1]
-    'env'
-    """
-    return [verb for verb in VERBS if importlib.util.find_spec(_module_of(verb))]
-
-
-def _module_of(verb: str) -> str:
-    return f"lidstone.cli.{'ngram' if verb in NGRAM else 'experiment'}.{verb}"
 
 
 class LazyVerbs(TyperGroup):
@@ -67,23 +50,23 @@ class LazyVerbs(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names that shell completion and help show."""
-        return verbs()
+        return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The verb as a command, or None if there is no such verb."""
-        return _command(cmd_name) if cmd_name in verbs() else None
+        return _command(cmd_name) if cmd_name in VERBS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As in the base class, but the error for an unknown verb suggests the nearest one."""
-        if args and args[0] not in verbs():
-            near = difflib.get_close_matches(args[0], verbs(), n=1)
+        if args and args[0] not in VERBS:
+            near = difflib.get_close_matches(args[0], VERBS, n=1)
             ctx.fail(f"No such command '{args[0]}'." + (f" Did you mean '{near[0]}'?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the verbs without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(verb, VERBS[verb]) for verb in verbs()])
+            formatter.write_dl(list(VERBS.items()))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; an error that the user can fix becomes two lines and an exit code."""
@@ -94,7 +77,7 @@ class LazyVerbs(TyperGroup):
 
 
 def _command(verb: str) -> Any:
-    module = importlib.import_module(_module_of(verb))
+    module = importlib.import_module(f"lidstone.cli.{verb}")
     below = getattr(module, f"{verb}_app", None)
     if below is None:
         below = typer.Typer(add_completion=False)

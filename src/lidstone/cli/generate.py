@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lidstone.cli.console import print_json
-from lidstone.cli.experiment.evaluate import FIT_WEIGHT, MIX, RUN, WEIGHT, WINDOW, read_mixture
+from lidstone.cli.evaluate import FIT_WEIGHT, MIX, RUN, WEIGHT, WINDOW, read_mixture
 from lidstone.cli.inputs import JSON
 
 

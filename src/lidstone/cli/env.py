@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from lidstone.cli.console import print_json, print_pairs
+from lidstone.cli.inputs import JSON
+from lidstone.parallel import cores
 
 PACKAGES = (
     *("lidstone", "numpy", "numba", "safetensors", "typer", "rich", "zstandard"),
@@ -19,9 +19,7 @@ PACKAGES = (
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def env(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-) -> None:
+def env(as_json: JSON = False) -> None:
     """Print versions, cores, threads and folders, for bug reports."""
     facts = environment()
     if as_json:
@@ -43,7 +41,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "versions": {name: _version(name) for name in PACKAGES},
         "cores": os.cpu_count(),
-        "usable_cores": usable_cores(),
+        "usable_cores": cores(),
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "folders": {
             "data": os.environ.get("LIDSTONE_DATA"),
@@ -51,11 +49,6 @@ def environment() -> dict[str, Any]:
             "numba_cache": os.environ.get("NUMBA_CACHE_DIR", "beside the modules (__pycache__)"),
         },
     }
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may use; of all cores, if the system does not report it."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _version(package: str) -> str | None:

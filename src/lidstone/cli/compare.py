@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from lidstone.cli import completion
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.experiment.report import Correction
+from lidstone.cli.inputs import complete_runs
+from lidstone.cli.report import CORRECTION, EXACT, METRIC, PERMUTATIONS, SAMPLES, SEED, SKIP_DAMAGED, Correction
 from lidstone.errors import InputError
 
 
@@ -21,18 +21,18 @@ def compare(
             help="Folders of runs: every method against the baseline. "
             "Or single runs: the others against the first, over sentences.",
             metavar="RUNS",
-            autocompletion=completion.runs,
+            autocompletion=complete_runs,
         ),
     ],
     baseline: Annotated[str, typer.Option(help="The method to compare with.")] = "none",
     system: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
-    exact: Annotated[bool, typer.Option(help="Exact rank-sum; --no-exact: the paper's normal approximation.")] = True,
-    correction: Annotated[Correction, typer.Option(help="For several systems against one baseline.")] = Correction.holm,
-    permutations: Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")] = 10_000,
-    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=1, help="The seed of the flips and resamples.")] = 1,
-    metric: Annotated[str | None, typer.Option(help="Instead of the task's own: word_perplexity, chrf, ...")] = None,
-    skip_damaged: Annotated[bool, typer.Option("--skip-damaged", help="Leave damaged runs out.")] = False,
+    exact: EXACT = True,
+    correction: CORRECTION = Correction.holm,
+    permutations: PERMUTATIONS = 10_000,
+    samples: SAMPLES = 1_000,
+    seed: SEED = 1,
+    metric: METRIC = None,
+    skip_damaged: SKIP_DAMAGED = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Improvements with their intervals, p-values and signatures: over seeds, and over sentences of the best seeds.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lidstone.cli.console import print_json, print_pairs, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL_FILE, check_model_output, read_table, write_table
+from lidstone.cli.inputs import JSON, MODEL_OUTPUT, check_model_output, read_table, write_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ def mix(
     tables: Annotated[
         list[str], typer.Argument(metavar="TABLE", help="Two models or more: tables, ARPA files or KenLM tries.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
+    output: MODEL_OUTPUT,
     weights: Annotated[
         str | None,
         typer.Option("--weights", "-w", help="One per model, such as 0.7,0.3, or em to learn them; equal if left out."),

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from lidstone.cli.inputs import JSON, OUTPUT, check_counts_output
+from lidstone.cli.count import print_summary, summary_of_file
+from lidstone.cli.inputs import JSON, OUTPUT, TEMPORARY, check_counts_output
 
 
 def merge(
@@ -16,13 +17,10 @@ def merge(
     memory: Annotated[
         str | None, typer.Option(help="At most this much memory, such as 4G; by default half of the machine's.")
     ] = None,
-    temporary: Annotated[
-        Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")
-    ] = None,
+    temporary: TEMPORARY = None,
     as_json: JSON = False,
 ) -> None:
     """Add count files: the counts of their texts together. Orders and vocabularies must be the same."""
-    from lidstone.cli.ngram.counting import print_summary, summary_of_file
     from lidstone.ngram.cluster.parted import gathered
     from lidstone.ngram.disk.addition import add_files
     from lidstone.ngram.disk.memory import half_of_memory, parse_size

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.experiment.env import usable_cores
-from lidstone.cli.experiment.sweep_progress import Lines, Live, clock, number_of
-from lidstone.cli.inputs import JSON
+from lidstone.cli.inputs import JSON, RUNS_FOLDER, complete_recipes
+from lidstone.parallel import cores
 
 if TYPE_CHECKING:
     from lidstone.lab.sweep.engines import Engine
+    from lidstone.lab.sweep.grid import Cell
     from lidstone.lab.sweep.sweep import MethodState, Sweep
+    from lidstone.lab.sweep.work import Outcome
 
 
 class EngineName(str, Enum):
@@ -32,14 +32,14 @@ def sweep(
     recipe: Annotated[
         str,
         typer.Argument(
-            metavar="RECIPE", autocompletion=recipes, help="A recipe file, or the name of one of lidstone's."
+            metavar="RECIPE", autocompletion=complete_recipes, help="A recipe file, or the name of one of lidstone's."
         ),
     ],
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.epochs=3.")
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method of the recipe; may be repeated.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")] = Path("runs"),
+    output: RUNS_FOLDER = Path("runs"),
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Cells computed in parallel. [default: 1; with ray: as many as fit]")
     ] = None,
@@ -101,11 +101,91 @@ def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
     return planned.run(engine, watch=lines.update, report=lines.report)
 
 
+class Live:
+    """A table on stderr with the progress of each method."""
+
+    def __init__(self, planned: Sweep) -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self.planned = planned
+        self.live = RichLive(console=Console(stderr=True), refresh_per_second=4)
+
+    def __enter__(self) -> Live:
+        self.live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.live.__exit__(*error)
+
+    def update(self, states: list[MethodState], left: float | None) -> None:
+        """Draw the table again."""
+        self.live.update(progress_table(self.planned, states, left))
+
+
+class Lines:
+    """A line on stderr for every cell that has ended, for output that goes to a file."""
+
+    def __init__(self, planned: Sweep) -> None:
+        self.planned = planned
+        self.ended: list[str] = []
+
+    def report(self, cell: Cell, outcome: Outcome) -> None:
+        """Store the line of a cell."""
+        score = number_of(outcome.score(self.planned.metric))
+        how = outcome.message if outcome.state == "failed" else f"valid {self.planned.metric} {score}"
+        took = f", {outcome.seconds:.0f} s" if outcome.seconds is not None and outcome.computed else ""
+        state = outcome.state if outcome.computed or outcome.state == "failed" else f"{outcome.state} already"
+        self.ended.append(f"{cell}: {state}, {how}{took}")
+
+    def update(self, states: list[MethodState], left: float | None) -> None:
+        """Print the stored lines, with the progress of the sweep."""
+        done = sum(len(state.outcomes) for state in states) - len(self.ended)
+        total = sum(len(state.outcomes) + self.planned.cells_left(state) for state in states)
+        for number, line in enumerate(self.ended, done + 1):
+            say(f"{number}/{total}  {line}" + (f"; {clock(left)}" if number == done + len(self.ended) else ""))
+        self.ended = []
+
+
+def progress_table(planned: Sweep, states: list[MethodState], left: float | None) -> Any:
+    """The progress of each method, as a table for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    headers = ("method", "done", "to come", "in work", f"best valid {planned.metric}", "setting")
+    table = Table(*headers, caption=clock(left))
+    for state in states:
+        scores = state.scores(planned.metric)
+        score, cell = planned.better(scores, key=lambda scored: scored[0]) if scores else (None, None)
+        counts = (len(state.outcomes), planned.cells_left(state), len(state.working))
+        table.add_row(Text(state.method), *map(str, counts), number_of(score), Text(cell.shown if cell else ""))
+    return table
+
+
+def number_of(score: float | None) -> str:
+    """A score for a table; a dash where there is none."""
+    return "-" if score is None else f"{score:.3f}"
+
+
+def clock(seconds: float | None) -> str:
+    """The time left, rounded.
+
+    >>> clock(5400.0), clock(20.0), clock(0.0)
+    ('about 1 h 30 min left', 'less than a minute left', 'nothing left to do')
+    """
+    if seconds is None:
+        return "time left: unknown until a cell is done"
+    minutes = round(seconds / 60)
+    if not minutes:
+        return "less than a minute left" if seconds else "nothing left to do"
+    return f"about {minutes // 60} h {minutes % 60:02d} min left"
+
+
 def _share(engine: EngineName, processes: int) -> int | None:
     """The threads of a process: of several processes, its share of the cores; of one, the recipe's value."""
     if engine is EngineName.ray:
         return 1
-    return max(1, usable_cores() // processes) if processes > 1 else None
+    return max(1, cores() // processes) if processes > 1 else None
 
 
 def _engine(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -31,23 +31,32 @@ class Correction(str, Enum):
     none = "none"
 
 
+EXACT: TypeAlias = Annotated[bool, typer.Option(help="Exact rank-sum; --no-exact: the paper's normal approximation.")]
+CORRECTION: TypeAlias = Annotated[Correction, typer.Option(help="For several systems against one baseline.")]
+PERMUTATIONS: TypeAlias = Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")]
+SAMPLES: TypeAlias = Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")]
+SEED: TypeAlias = Annotated[int, typer.Option(min=1, help="The seed of the flips and resamples.")]
+METRIC: TypeAlias = Annotated[str | None, typer.Option(help="Instead of the task's own: word_perplexity, chrf, ...")]
+SKIP_DAMAGED: TypeAlias = Annotated[bool, typer.Option("--skip-damaged", help="Leave damaged runs out.")]
+
+
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or run.json files.", metavar="RUNS")],
     format: Annotated[Format, typer.Option(help="The format of the tables on stdout.")] = Format.text,
     json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page here.")] = None,
     plots: Annotated[Path | None, typer.Option(help="Write figures as PNG and SVG into this folder.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Instead of the task's own: word_perplexity, chrf, ...")] = None,
+    metric: METRIC = None,
     baseline: Annotated[str, typer.Option(help="The method that daggers refer to.")] = "none",
     second: Annotated[str, typer.Option(help="The second baseline of the best-seed table.")] = "add-lambda",
-    exact: Annotated[bool, typer.Option(help="Exact rank-sum; --no-exact: the paper's normal approximation.")] = True,
-    correction: Annotated[Correction, typer.Option(help="For several systems against one baseline.")] = Correction.holm,
-    permutations: Annotated[int, typer.Option(min=1, help="Random flips of the permutation test.")] = 10_000,
-    samples: Annotated[int, typer.Option(min=1, help="Resamples of the paired bootstrap.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=1, help="The seed of the flips and resamples.")] = 1,
+    exact: EXACT = True,
+    correction: CORRECTION = Correction.holm,
+    permutations: PERMUTATIONS = 10_000,
+    samples: SAMPLES = 1_000,
+    seed: SEED = 1,
     tests: Annotated[bool, typer.Option(help="Make tests of significance.")] = True,
     split: Annotated[bool, typer.Option("--split", help="One report for each test set and vocabulary.")] = False,
-    skip_damaged: Annotated[bool, typer.Option("--skip-damaged", help="Leave damaged runs out.")] = False,
+    skip_damaged: SKIP_DAMAGED = False,
     title: Annotated[str, typer.Option(help="The heading of the page.")] = "",
 ) -> None:
     """Tables of finished runs on stdout; with --html a page, with --plots figures."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lidstone.cli.console import print_json, print_table, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL, MODEL_FILE, check_model_output, read_table, write_table
+from lidstone.cli.inputs import JSON, MODEL, MODEL_OUTPUT, check_model_output, read_table, write_table
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def prune(
     table: MODEL,
-    output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
+    output: MODEL_OUTPUT,
     entropy: Annotated[
         float | None,
         typer.Option(help="Drop n-grams that change the perplexity by less than this fraction: 1e-8 is usual."),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lidstone.cli.console import print_json
-from lidstone.cli.experiment.evaluate import RUN
+from lidstone.cli.evaluate import RUN
 from lidstone.cli.inputs import JSON
 
 CHUNK = 1024  # lines searched before the first of them is written

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.completion import smoothers
 from lidstone.cli.console import brief, print_json, print_pairs, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL_FILE, check_address, check_model_output, write_table
-from lidstone.cli.ngram.fitting import Where, fit_on_disk
-from lidstone.cli.settings import parse_settings
+from lidstone.cli.inputs import (
+    ADDRESS,
+    JSON,
+    MODEL_OUTPUT,
+    TEMPORARY,
+    check_engine,
+    check_model_output,
+    complete_smoothers,
+    is_arpa,
+    parse_settings,
+    ray_cluster,
+    write_table,
+)
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,11 +34,14 @@ IN_SIGNATURE = ("parameters", "order", "thresholds", "vocabulary", "counts")
 
 def fit(
     counts: Annotated[str, typer.Argument(metavar="COUNTS", help="A file or folder made by count.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILE)],
+    output: MODEL_OUTPUT,
     smoother: Annotated[
         str,
         typer.Option(
-            "--smoother", "-s", autocompletion=smoothers, help="Its name, such as katz; an unknown name lists all."
+            "--smoother",
+            "-s",
+            autocompletion=complete_smoothers,
+            help="Its name, such as katz; an unknown name lists all.",
         ),
     ] = "modified-kneser-ney",
     settings: Annotated[
@@ -39,11 +52,9 @@ def fit(
         typer.Option(metavar="TEXT", help="Text that was not counted, to learn Jelinek-Mercer weights from."),
     ] = None,
     memory: Annotated[str | None, typer.Option(help="Fit on disk, in at most this much memory, such as 4G.")] = None,
-    temporary: Annotated[
-        Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")
-    ] = None,
+    temporary: TEMPORARY = None,
     engine: Annotated[str | None, typer.Option(help="ray: fit blocks of histories on a Ray cluster.")] = None,
-    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; by default a new one.")] = None,
+    address: ADDRESS = None,
     as_json: JSON = False,
 ) -> None:
     """Fit a smoother to counts: a table of probabilities and back-off weights."""
@@ -52,18 +63,21 @@ def fit(
     from lidstone.ngram.smoothers.registry import get_smoother
 
     check_model_output(output)
-    check_address(engine, address)
+    check_engine(engine, address)
     parameters = parse_settings(settings or [])
     chosen = get_smoother(smoother, **parameters)
-    if memory is not None or engine is not None:
-        where = Where(memory, temporary, engine, address)
-        table = fit_on_disk(counts, output, smoother, chosen, where, held_out)
-    else:
+    if memory is None and engine is None:
         loaded = load_counts(gathered(counts))
         if held_out:
             chosen = learn(smoother, parameters, loaded, held_out)
         table = chosen.fit(loaded)
         write_table(table, output)
+    else:
+        if held_out:
+            hint = "learn the weights from a part of the counts, then give them with --set weights="
+            raise InputError(f"--held-out cannot be combined with {'--memory' if memory else '--engine'}", hint=hint)
+        with ray_cluster(engine, address):
+            table = fit_on_disk(counts, output, smoother, chosen, memory, temporary, on_ray=engine is not None)
     if str(output) == "-":
         say(table_signature(table))
     else:
@@ -82,6 +96,45 @@ def learn(name: str, parameters: dict[str, Any], counts: Counts, texts: list[str
         raise InputError("weights are given and to be learnt", hint="leave out --set weights or --held-out")
     ids, _ = read_words(texts, counts.vocab, show=True)
     return JelinekMercer.learn(counts, ids, **parameters)
+
+
+def fit_on_disk(
+    counts: str,
+    output: Path,
+    name: str,
+    smoother: Any,
+    limit: str | None,
+    temporary: Path | None,
+    *,
+    on_ray: bool,
+) -> BackoffTable:
+    """Fit in limited memory, here or on a Ray cluster, and map the table into memory."""
+    from lidstone.ngram.cluster.counting import DEFAULT_MEMORY
+    from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.disk.fitting.engine import RayTasks
+    from lidstone.ngram.disk.fitting.to_file import fit_to_file
+    from lidstone.ngram.disk.memory import parse_size
+    from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
+    from lidstone.ngram.formats.safetensors import load_table
+    from lidstone.ngram.smoothers.plan import require_plan
+
+    require_plan(smoother, name)
+    memory = DEFAULT_MEMORY if limit is None else parse_size(limit)
+    whole = str(gathered(counts, memory=memory))
+
+    def fit_table(target: Path) -> BackoffTable:
+        engine = RayTasks() if on_ray else None
+        fit_to_file(whole, target, smoother, memory=memory, name=name, temporary=temporary, engine=engine, show=True)
+        return load_table(target, verify=False)
+
+    if not is_arpa(output):
+        return fit_table(output)
+    place = temporary or (Path() if str(output) == "-" else output.parent)
+    with tempfile.TemporaryDirectory(prefix=".fitting-", dir=place) as folder:  # ARPA is written from a table
+        table = fit_table(Path(folder) / "model.table")
+        with limit_pages(int(memory * PAGE_SHARE), table.rows):
+            write_table(table, output)
+        return table
 
 
 def _print(table: BackoffTable, as_json: bool) -> None:

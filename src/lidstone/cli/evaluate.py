@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from lidstone.cli.completion import runs
 from lidstone.cli.console import print_json
-from lidstone.cli.inputs import JSON, read_table
+from lidstone.cli.inputs import JSON, complete_runs, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ RUN = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        autocompletion=runs,
+        autocompletion=complete_runs,
         help="The folder of a run, such as runs/ID, a model folder, or a checkpoint.",
     ),
 ]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.inputs import JSON
+from lidstone.cli.inputs import JSON, RUNS_FOLDER, complete_recipes
 
 if TYPE_CHECKING:
     from lidstone.lab.recipe.recipe import Recipe
@@ -21,7 +20,7 @@ def train(
         str,
         typer.Argument(
             metavar="RECIPE",
-            autocompletion=recipes,
+            autocompletion=complete_recipes,
             help="A recipe file, one of lidstone's by name, or a run to repeat.",
         ),
     ],
@@ -32,7 +31,7 @@ def train(
         list[str] | None, typer.Option(help="Train only this method of the recipe; may be repeated.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The seed, as --set training.seed=N.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")] = Path("runs"),
+    output: RUNS_FOLDER = Path("runs"),
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write TensorBoard files into the run's folder.")

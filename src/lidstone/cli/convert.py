@@ -7,16 +7,13 @@ from typing import Annotated
 import typer
 
 from lidstone.cli.console import print_json, say, table_signature
-from lidstone.cli.inputs import JSON, MODEL, MODEL_FILE, check_model_output, read_table, write_table
+from lidstone.cli.inputs import JSON, MODEL, MODEL_FILES, check_model_output, read_table, write_table
 from lidstone.errors import LidstoneError
 
 
 def convert(
     source: MODEL,
-    target: Annotated[
-        str,
-        typer.Argument(metavar="OUTPUT", help=MODEL_FILE),
-    ],
+    target: Annotated[str, typer.Argument(metavar="OUTPUT", help=MODEL_FILES)],
     single: Annotated[
         bool, typer.Option("--float32", help="Write a table in single precision, with 4 bytes per value.")
     ] = False,

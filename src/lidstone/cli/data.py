@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.completion import recipes
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.inputs import JSON
+from lidstone.cli.inputs import JSON, complete_recipes
 
 if TYPE_CHECKING:
     from lidstone.lab.corpus.download import Fetched
@@ -52,7 +51,8 @@ def list_corpora(as_json: JSON = False) -> None:
 @data_app.command()
 def prepare(
     recipe: Annotated[
-        str, typer.Argument(autocompletion=recipes, help="A recipe file, or the name of one of lidstone's own.")
+        str,
+        typer.Argument(autocompletion=complete_recipes, help="A recipe file, or the name of one of lidstone's own."),
     ],
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override: key.sub=value.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write; default: the cache.")] = None,

@@ -1,0 +1,187 @@
+"""`lidstone count`: from text to a file of n-gram counts; in memory, on disk or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lidstone.cli.console import print_json, print_table, say, signature_line
+from lidstone.cli.inputs import (
+    ADDRESS,
+    BLANK,
+    JSON,
+    OUTPUT,
+    TEMPORARY,
+    TEXTS,
+    check_blank,
+    check_counts_output,
+    check_engine,
+    ray_cluster,
+    read_vocabulary,
+)
+from lidstone.errors import InputError
+
+if TYPE_CHECKING:
+    from lidstone.ngram.counts import Counts
+    from lidstone.text.reading.inputs import Input
+    from lidstone.text.vocabulary import Vocabulary
+
+Facts = dict[str, Any]
+
+
+def count(
+    texts: TEXTS,
+    order: Annotated[int, typer.Option("--order", "-n", help="Length of the longest n-grams, 1 to 8.")],
+    output: OUTPUT,
+    threshold: Annotated[
+        list[int] | None,
+        typer.Option(help="Drop n-grams that occur this often or less: one per order, lowest first."),
+    ] = None,
+    vocab: Annotated[
+        Path | None,
+        typer.Option(help="One word per line, a file made by count or fit, or a run, whose tokenization is used."),
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
+    temporary: TEMPORARY = None,
+    column: Annotated[str | None, typer.Option(help="The column of Parquet or JSON lines files to read.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="ray: count on a Ray cluster, into a folder of parts that fit reads.")
+    ] = None,
+    address: ADDRESS = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out files that cannot be read to the end.")
+    ] = False,
+    blank: BLANK = "skip",
+    as_json: JSON = False,
+) -> None:
+    """Count the n-grams of a text: one sentence per line, words separated by spaces."""
+    from lidstone.ngram.trie import check_order
+    from lidstone.text.reading.inputs import expand
+
+    check_order(order)
+    check_engine(engine, address)
+    check_counts_output(output, folder=engine is not None)
+    run = vocab if vocab is not None and vocab.is_dir() else None
+    words = None if vocab is None or run else read_vocabulary(vocab)
+    inputs = expand(texts, column)
+    options = {"vocab": words, "thresholds": threshold, "blank": check_blank(blank)}
+    if run is not None:
+        if engine or memory or skip_bad or blank != "skip":
+            hint = "leave out --memory, --engine, --skip-bad and --blank"
+            raise InputError("text is counted as a run reads it in memory only", hint=hint)
+        facts = count_as_run(inputs, order, output, run, threshold)
+    elif engine is not None:
+        with ray_cluster(engine, address):
+            facts = count_on_cluster(inputs, order, output, memory, skip_bad, options)
+    else:
+        facts = count_here(inputs, order, output, memory, temporary, skip_bad, options)
+    print_summary(facts, as_json)
+
+
+def count_here(
+    inputs: list[Input],
+    order: int,
+    output: Path,
+    memory: str | None,
+    temporary: Path | None,
+    skip_bad: bool,
+    options: dict[str, Any],
+) -> Facts:
+    """Count on this machine: in memory, or on disk if the memory is limited."""
+    from lidstone.ngram.counts import count_text
+    from lidstone.ngram.disk.external import count_to_file
+    from lidstone.ngram.disk.memory import parse_size
+    from lidstone.ngram.formats.safetensors import save
+    from lidstone.text.reading.inputs import readable
+
+    kept = inputs
+    if skip_bad:
+        kept = readable(inputs, options["vocab"], lambda error: say(f"skipped: {error.message}"))
+    sources = [item.open() for item in kept]
+    if memory is None:
+        counts = count_text(sources, order, show=True, **options)
+        save(counts, output)
+        facts = summary(counts)
+    else:
+        limits: dict[str, Any] = {"memory": parse_size(memory), "temporary": temporary}
+        count_to_file(sources, order, output, show=True, **limits, **options)
+        facts = summary_of_file(output)
+    return {**facts, "skipped": len(inputs) - len(kept)} if skip_bad else facts
+
+
+def count_as_run(inputs: list[Input], order: int, output: Path, run: Path, thresholds: list[int] | None) -> Facts:
+    """Count text as the network of a run reads it: its tokenization, its merges, its ids."""
+    from lidstone.lab.run.saved import load_pipeline
+    from lidstone.ngram.counts import count
+    from lidstone.ngram.formats.safetensors import save
+    from lidstone.text.corpora import read_lines
+
+    pipeline = load_pipeline(run)
+    lines = [line for item in inputs for line in read_lines(item.open())]
+    ids = [found for found in pipeline.encode(lines) if len(found)]
+    if not ids:
+        raise InputError("there is nothing to count: no line has a word", hint="pass a text that is not empty")
+    counts = count(ids, pipeline.vocabulary, order, thresholds=thresholds, append_eos=True)
+    save(counts, output)
+    return summary(counts)
+
+
+def count_on_cluster(
+    inputs: list[Input], order: int, output: Path, memory: str | None, skip_bad: bool, options: dict[str, Any]
+) -> Facts:
+    """Count on a Ray cluster, into a folder of parts."""
+    from lidstone.ngram.cluster.counting import DEFAULT_MEMORY, count_on_ray
+    from lidstone.ngram.cluster.parted import count_types
+    from lidstone.ngram.disk.memory import parse_size
+
+    limit = DEFAULT_MEMORY if memory is None else parse_size(memory)
+    parts, counted = count_on_ray(inputs, order, output, memory=limit, skip_bad=skip_bad, report=say, **options)
+    identity = {"thresholds": parts.thresholds} if any(parts.thresholds) else {}
+    facts = _summary(parts.vocab, parts.unigrams, count_types(parts), identity)
+    return {**facts, "skipped": len(inputs) - counted} if skip_bad else facts
+
+
+def summary(counts: Counts, fingerprint: str | None = None) -> Facts:
+    """Sizes and signature of counts."""
+    levels = counts.trie.levels
+    sizes = [int(levels[k] - levels[k - 1]) for k in range(2, counts.order + 1)]
+    identity = {"thresholds": counts.thresholds or None, "counts": fingerprint or counts.fingerprint}
+    return _summary(counts.vocab, counts.counts, sizes, identity)
+
+
+def summary_of_file(path: Path) -> Facts:
+    """Sizes and signature of a count file, without reading it into memory."""
+    from lidstone.ngram.disk.output.identity import file_fingerprint
+    from lidstone.ngram.formats.safetensors import load_counts
+
+    return summary(load_counts(path, verify=False), file_fingerprint(path))
+
+
+def print_summary(facts: Facts, as_json: bool) -> None:
+    """Print sizes and signature."""
+    if as_json:
+        print_json(facts)
+        return
+    print(f"{facts['tokens']:,} tokens in {facts['sentences']:,} sentences, vocabulary {facts['vocabulary']:,}")
+    print_table(
+        ["order", "distinct n-grams"],
+        [[str(order), f"{types:,}"] for order, types in enumerate(facts["ngrams"], start=1)],
+    )
+    print(facts["signature"])
+
+
+def _summary(vocab: Vocabulary, unigrams: Any, sizes: Sequence[int], identity: dict[str, Any]) -> Facts:
+    from lidstone import __version__
+
+    tokens = int(unigrams[: vocab.size].sum())
+    made_from = {"order": len(sizes) + 1, "vocab": vocab.event_count, "tokens": tokens}
+    return {
+        "tokens": tokens,
+        "sentences": int(unigrams[vocab.bos]),
+        "vocabulary": vocab.event_count,
+        "ngrams": [int((unigrams[: vocab.size] > 0).sum()), *sizes],
+        "signature": signature_line({**made_from, **identity, "lidstone": __version__}),
+    }

@@ -1,1 +1,0 @@
-"""The verbs that train, evaluate and compare neural models."""

@@ -1,1 +1,0 @@
-"""The verbs that count text and make, inspect and use n-gram models."""
