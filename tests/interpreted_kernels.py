@@ -20,10 +20,11 @@ from lidstone.loss.kernels import chunks
 from lidstone.loss.kernels.choice import using
 from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.loss.loss import SmoothedCrossEntropy
-from lidstone.loss.reference import dense_loss, dense_target, histories_of
+from lidstone.loss.reference import dense_loss, dense_target
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.base import FallbackUsed
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
+from lidstone.text.history import histories_of
 from lidstone.text.vocabulary import Vocabulary
 
 FORMS = list(itertools.product(("exact", "published"), ("token", "ngram")))

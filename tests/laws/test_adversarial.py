@@ -18,10 +18,11 @@ from tests.smoothing_cases import SMOOTHERS, fit
 
 from lidstone.errors import InputError
 from lidstone.loss.loss import SmoothedCrossEntropy
-from lidstone.loss.reference import dense_loss, dense_target, histories_of
+from lidstone.loss.reference import dense_loss, dense_target
 from lidstone.loss.split import signed_split, whole_history
 from lidstone.ngram.counts import Counts, count
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.history import histories_of
 from lidstone.text.vocabulary import Vocabulary
 
 COMBINATIONS = list(itertools.product(("exact", "published"), ("token", "ngram")))

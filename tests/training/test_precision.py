@@ -10,7 +10,8 @@ from tiny_training import EOS, SIZE, TEXT, VOCAB, Pad, examples, judge, make_los
 from torch.nn import functional as F
 
 import lidstone as ld
-from lidstone.loss.reference import dense_loss, histories_of
+from lidstone.loss.reference import dense_loss
+from lidstone.text.history import histories_of
 
 
 @pytest.mark.slow

@@ -22,7 +22,8 @@ from transformers import (
 )
 
 import lidstone as ld
-from lidstone.loss.reference import dense_loss, dense_target, histories_of
+from lidstone.loss.reference import dense_loss, dense_target
+from lidstone.text.history import histories_of
 
 SIZE, BOS, PAD, EOS = 50, 0, 1, 2
 VOCAB = ld.Vocabulary(size=SIZE, eos=EOS, unpredictable=(BOS, PAD))

@@ -15,8 +15,8 @@ from lidstone.errors import InputError
 from lidstone.ngram.counting import count_stream
 from lidstone.ngram.counts import Counts, count
 from lidstone.ngram.merge import same_ngrams
+from lidstone.text.history import sentence_stream
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.windows import sentence_stream
 
 VOCAB = Vocabulary(size=6, eos=0, unpredictable=(5,))
 STREAMS = st.lists(st.integers(0, 5), min_size=1, max_size=40).filter(lambda ids: set(ids) != {5})

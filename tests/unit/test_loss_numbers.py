@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from tests.smoothing_cases import TEXT, VOCAB, counted, fitted
 
 from lidstone.loss.loss import SmoothedCrossEntropy
-from lidstone.loss.reference import dense_target, histories_of
+from lidstone.loss.reference import dense_target
+from lidstone.text.history import histories_of
 
 TABLE, COUNTS = fitted("kneser-essen-ney", 2), counted(2)
 LABELS = torch.tensor([[2, 3, 4, 1], [5, 6, 1, -100]])

@@ -9,7 +9,7 @@ import torch
 import lidstone as ld
 from lidstone.errors import InputError
 from lidstone.lab.methods.residual import NgramResidual, log_table
-from lidstone.loss.reference import histories_of
+from lidstone.text.history import histories_of
 
 SIZE, EOS = 9, 2
 VOCAB = ld.Vocabulary(size=SIZE, eos=EOS, unpredictable=(0, 1))

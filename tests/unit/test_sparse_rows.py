@@ -13,8 +13,8 @@ from lidstone.loss.kernels import cpu_loops, tensors
 from lidstone.loss.kernels.choice import using
 from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.loss.loss import SmoothedCrossEntropy
-from lidstone.loss.reference import histories_of
 from lidstone.loss.targets import Targets
+from lidstone.text.history import histories_of
 
 # sentences of the text, a word that is not in it, padding as a boundary, an unknown context
 CONTEXTS = torch.tensor([[8, *TEXT[0][:5], 7, 2, 3], [8, 3, 2, -1, 4, 0, 2, 1, 5]])

@@ -15,7 +15,8 @@ from lidstone.lab.methods.losses import uniform_table
 from lidstone.loss.columns import weighted
 from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.loss.loss import SmoothedCrossEntropy
-from lidstone.loss.reference import dense_target, histories_of
+from lidstone.loss.reference import dense_target
+from lidstone.text.history import histories_of
 
 COMBINATIONS = list(itertools.product(("exact", "published"), ("token", "ngram")))
 WEIGHT = torch.tensor([0.3, 1.5, 0.7, 1.0, 2.0, 0.0, 0.4, 1.1])

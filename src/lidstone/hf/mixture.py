@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,8 +21,8 @@ from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.hf.inference import evaluating
 from lidstone.hf.perplexity import Floats, SentenceScores, score_sentences
 from lidstone.ngram.formats.validate import check_normalised
+from lidstone.text.history import histories_of, history_after, recent
 from lidstone.text.sequences import Ids
-from lidstone.text.windows import boundaries
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,7 +126,9 @@ class Mixture:
         with evaluating(self.model):
             logits = self.model(input_ids=input_ids).logits
             self._check_size(logits.shape[-1])
-            histories = [self.history(row[: end + 1]) for row in input_ids.tolist() for end in range(len(row))]
+            vocab, order = self.table.vocab, self.table.order
+            rows = [histories_of([vocab.bos, *row], vocab, order)[1:] for row in input_ids.tolist()]
+            histories = [history for row in rows for history in row]
             return self._mix(logits.flatten(0, 1), histories).view(logits.shape)
 
     def logits_processor(self) -> LogitsProcessorList:
@@ -150,16 +151,9 @@ class Mixture:
 
         The first token of a row begins a sentence, whether eos stands before it or not.
         """
-        recent: list[int] = []
-        for token in reversed(tokens[max(len(tokens) - self.table.order + 1, 0) :]):
-            if self._boundary[token]:
-                return [self.table.vocab.bos, *recent]
-            recent.insert(0, token)
-        return recent if len(tokens) > self.table.order - 2 else [self.table.vocab.bos, *recent]
-
-    @cached_property
-    def _boundary(self) -> NDArray[np.bool_]:
-        return boundaries(self.table.vocab)
+        return list(
+            history_after([self.table.vocab.bos, *recent(tokens, self.table.order)], self.table.vocab, self.table.order)
+        )
 
     def _token_scores(self, sentences: Sequence[Ids]) -> tuple[SentenceScores, Floats]:
         eos = self.table.vocab.eos
@@ -176,8 +170,9 @@ class Mixture:
         if np.ndim(sentence) != 1:
             raise InputError(f"sentence {number} is not a list of ids", hint="pass a list of sentences")
         ids = self.table.vocab.check_ids(sentence) if len(sentence) else np.empty(0, np.int64)
-        if self._boundary[ids].any():
-            token = ids[self._boundary[ids]][0]
+        no_word = self.table.vocab.boundaries[ids]
+        if no_word.any():
+            token = ids[no_word][0]
             raise InputError(
                 f"sentence {number} has the id {token}, which is no word", hint="leave out bos, eos and pad"
             )

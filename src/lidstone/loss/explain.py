@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lidstone.loss.split import require_whole
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.history import recent
 from lidstone.text.vocabulary import BOS
 
 Floats = NDArray[np.float64]
@@ -90,15 +91,15 @@ def explain(table: BackoffTable, counts: Counts, history: Sequence[int]) -> Expl
     """
     require_whole(counts)
     table.require_counts(counts)
-    recent = tuple(int(word) for word in history)[max(len(history) - table.order + 1, 0) :]
-    smoothed = table.prob([recent])[0]
-    followers = followers_of(counts, recent)
+    seen = tuple(int(word) for word in recent(history, table.order))
+    smoothed = table.prob([seen])[0]
+    followers = followers_of(counts, seen)
     total = int(followers.sum())
     p = followers / max(total, 1)
     delta = smoothed - p if total else np.zeros_like(smoothed)
     z = float(np.maximum(-delta, 0).sum())
     plus, minus = (np.maximum(part, 0) / (z or 1.0) for part in (delta, -delta))
-    return Explanation(recent, total, p, smoothed, plus, minus, z)
+    return Explanation(seen, total, p, smoothed, plus, minus, z)
 
 
 def followers_of(counts: Counts, history: Sequence[int]) -> NDArray[np.int32]:
@@ -151,7 +152,7 @@ def _entry(
         for name, each in found.items()
     }
     named = [BOS if word == counts.vocab.bos else _name(word, tokens) for word in history]
-    count = int(followers_of(counts, list(history)[max(len(history) - counts.order + 1, 0) :]).sum())
+    count = int(followers_of(counts, recent(history, counts.order)).sum())
     return {"history": named, "count": count, "smoothers": smoothers}
 
 

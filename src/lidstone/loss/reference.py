@@ -1,7 +1,8 @@
 """The dense reference: the same loss written out as a matrix of targets, slow and obvious.
 
-Nothing here shares code with the fast path: histories are sliced from lists, the empirical distribution is counted
-with a dictionary, the target is a (positions, V) tensor in float64, and autograd does the gradient.
+Nothing here shares code with the kernels: histories are those of `text.history.histories_of`, the empirical
+distribution is counted with a dictionary, the target is a (positions, V) tensor in float64, and autograd does the
+gradient.
 """
 
 from __future__ import annotations
@@ -17,25 +18,6 @@ from lidstone.ngram.table import BackoffTable
 from lidstone.text.vocabulary import Vocabulary
 
 Ids = Sequence[int]
-
-
-def histories_of(contexts: Ids, vocab: Vocabulary, order: int) -> list[tuple[int, ...]]:
-    """The history of each position of one row: the tokens before it, back to `<s>`, at most n-1; cut where unknown.
-
-    >>> histories_of([4, 1, 2, -1, 2], Vocabulary(size=4, eos=0), order=3)
-    [(4,), (4, 1), (1, 2), (), (2,)]
-    """
-    found: list[tuple[int, ...]] = []
-    history: tuple[int, ...] = ()
-    for token in contexts:
-        if token < 0:
-            history = ()
-        elif token == vocab.bos or token == vocab.eos or not vocab.events[token]:
-            history = (vocab.bos,)
-        else:
-            history = (*history, int(token))
-        found.append(history[len(history) - order + 1 :] if len(history) >= order else history)
-    return found
 
 
 def empirical_row(sentences: Sequence[Ids], history: tuple[int, ...], vocab: Vocabulary, order: int) -> Tensor | None:

@@ -19,8 +19,7 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.formats.checked_tensors import is_mapped
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.windows import boundaries
+from lidstone.text.history import history_tokens
 
 
 class Targets(ConstantTensors):
@@ -138,15 +137,6 @@ def stands_in_a_file(table: BackoffTable) -> bool:
 def search_steps(trie: Trie) -> int:
     """How many halvings find a word among the children of any node; single words have the most children."""
     return max(int(np.diff(trie.first[: trie.levels[1] + 1]).max(initial=0)), 1).bit_length()
-
-
-def history_tokens(vocab: Vocabulary) -> np.ndarray:
-    """Each id as a token of a history: a boundary (see `windows`) is `<s>`, and -1, the last, is unknown; (V + 2,).
-
-    >>> history_tokens(Vocabulary(size=4, eos=1, unpredictable=(0,))).tolist()
-    [4, 4, 2, 3, 4, -1]
-    """
-    return np.append(np.where(boundaries(vocab), vocab.bos, np.arange(vocab.size + 1)), -1)
 
 
 def predicted_words(table: BackoffTable) -> np.ndarray:

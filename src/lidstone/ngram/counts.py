@@ -22,9 +22,9 @@ from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict
 from lidstone.text.datasets import Sentences, check_vocabulary, id_stream
 from lidstone.text.display import html_table
+from lidstone.text.history import sentence_stream
 from lidstone.text.parallel_words import read_words_in_parallel
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Blank, Sources
 
 

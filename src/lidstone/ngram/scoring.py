@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram import query
-from lidstone.text.windows import sentence_stream
+from lidstone.text.history import sentence_stream
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable

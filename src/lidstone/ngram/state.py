@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from lidstone.errors import InputError
 from lidstone.ngram import query
 from lidstone.ngram.compact.access import at, chain_for, find_child, full_prob, size_of, suffix_of
+from lidstone.text.history import recent
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -82,10 +83,10 @@ def find(table: BackoffTable, history: History) -> int:
             f"id {wrong} in a history is outside the vocabulary of {vocab.size} ids",
             hint="the sentence start is vocab.bos",
         )
-    recent = list(history)[max(len(history) - table.order + 1, 0) :]
-    if vocab.bos in recent:
-        recent = recent[len(recent) - 1 - recent[::-1].index(vocab.bos) :]
-    return next((node for i in range(len(recent)) if (node := table.trie.find(recent[i:])) >= 0), EMPTY)
+    seen = list(recent(history, table.order))
+    if vocab.bos in seen:
+        seen = seen[len(seen) - 1 - seen[::-1].index(vocab.bos) :]
+    return next((node for i in range(len(seen)) if (node := table.trie.find(seen[i:])) >= 0), EMPTY)
 
 
 def sample(table: BackoffTable, generator: np.random.Generator, history: History | None, limit: int) -> list[int]:

@@ -27,8 +27,8 @@ from lidstone.ngram.state import History
 from lidstone.ngram.trie import Trie
 from lidstone.text.datasets import Sentences, id_stream
 from lidstone.text.display import html_table
+from lidstone.text.history import sentence_stream
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.windows import sentence_stream
 
 if TYPE_CHECKING:
     from lidstone.ngram.compact.codes import Codes

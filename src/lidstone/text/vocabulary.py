@@ -94,8 +94,8 @@ class Vocabulary:
 
     @cached_property
     def boundaries(self) -> npt.NDArray[np.bool_]:
-        """Which ids, standing before a token, make it the first of its sentence; (size + 1,). See `text/windows.py`."""
-        from lidstone.text.windows import boundaries
+        """Which ids, standing before a token, make it the first of its sentence; (size + 1,). See `text/history.py`."""
+        from lidstone.text.history import boundaries
 
         return boundaries(self)
 

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.text.windows import boundaries
 
 Scheme = Literal["blank", "unigram", "kneser-ney"]
 IGNORED = -100
@@ -52,7 +51,7 @@ class Noising:
             raise InputError("noising needs bigram counts", hint="count with order=2")
         self.gamma, self.scheme, self.blank = gamma, scheme, blank
         rates, draws = _rates(counts, gamma, scheme), _proposal(counts, scheme)
-        inner = ~boundaries(counts.vocab)[:-1]
+        inner = ~counts.vocab.boundaries[:-1]
         self.rates = torch.from_numpy(np.where(inner, rates, 0.0))  # (V,)
         self.input_draws = torch.from_numpy(np.where(inner, draws, 0.0))
         self.target_draws = torch.from_numpy(draws)

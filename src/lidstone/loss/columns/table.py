@@ -26,7 +26,6 @@ from lidstone.loss.targets import predicted_words, shift_right
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.text.windows import boundaries
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +80,7 @@ class Columns(ConstantTensors):
         self.start, self.stop, self.signature = start, stop, table.signature
         self._keep("weight", weight, torch.float32)
         self._keep("predicted", values.predicted, torch.bool)
-        self._keep("boundary", boundaries(table.vocab), torch.bool)
+        self._keep("boundary", table.vocab.boundaries, torch.bool)
         self._keep("usable", values.usable, torch.bool)
         self._keep_histories(values)
         self._keep_columns(values, weight)

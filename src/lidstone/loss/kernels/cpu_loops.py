@@ -35,7 +35,7 @@ class Dots(NamedTuple):
 def plan(labels: Tensor, contexts: Tensor, table: Table, facts: Facts) -> Plan:
     """Coefficients of all positions; labels and contexts (batch, time) hold the token at each position and before it.
 
-    A negative context is unknown and cuts the history; a boundary (see `windows`) is the sentence start.
+    A negative context is unknown and cuts the history; a boundary (see `text/history.py`) is the sentence start.
     """
     check_ids(contexts, "histories", len(table.tokens) - 2)
     found = empty_plan(labels)

@@ -18,9 +18,9 @@ from lidstone.ngram.disk.buckets import Run
 from lidstone.ngram.disk.memory import trim
 from lidstone.ngram.disk.pieces import load_piece, piece_of_trie, save_piece
 from lidstone.text.blocks import Block, Place, read_blocks, words_of
+from lidstone.text.history import sentence_stream
 from lidstone.text.reading.streams import Source
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.windows import sentence_stream
 from lidstone.text.words import Blank
 
 

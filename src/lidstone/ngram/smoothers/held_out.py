@@ -19,7 +19,7 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import Floats
 from lidstone.ngram.trie import find_child, sum_children
 from lidstone.text.datasets import Sentences, id_stream
-from lidstone.text.windows import sentence_stream
+from lidstone.text.history import sentence_stream
 
 
 @dataclass(frozen=True, eq=False)
