@@ -28,11 +28,10 @@ from lidstone.lab.evaluation.beam import Beam, translate_ids
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
 from lidstone.lab.recipe.sections import Regularizer
 from lidstone.lab.run.loss import make_loss
+from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import quiet_transformers
 from lidstone.lab.run.setup import make_batches, make_model
-from lidstone.lab.training.fit import fit
-from lidstone.lab.training.models import build_model
-from lidstone.lab.training.trainer import PipelineTrainer
+from lidstone.lab.run.trainer import PipelineTrainer, fit
 
 METHOD = "kneser-essen-ney"
 SIZE = ["corpus.fraction=0.05", "training.threads=1"]

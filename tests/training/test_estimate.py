@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.run import estimate
 from lidstone.lab.run.estimate import estimate_seconds
-from lidstone.lab.training.fit import Fitted
+from lidstone.lab.run.trainer import Fitted
 
 
 @pytest.mark.parametrize("make", [lm_values, mt_values])
@@ -44,6 +44,6 @@ def test_the_estimate_is_updates_and_evaluations_and_the_test(
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
     values = make(write_texts(tmp_path, (60, 10, 8)), max_steps=12, eval_every=4)
     values["evaluation"] = values.get("evaluation", {}) | evaluation
-    monkeypatch.setattr("lidstone.lab.training.fit.fit", lambda *args: Fitted([], 0.0, 0.0, 6, {}, update_seconds=2.0))
+    monkeypatch.setattr("lidstone.lab.run.trainer.fit", lambda *args: Fitted([], 0.0, 0.0, 6, {}, update_seconds=2.0))
     monkeypatch.setattr(estimate, "_timed", lambda work, count, sample: float(count))
     assert estimate_seconds(recipe(values), prepare_corpus(recipe(values))) == 12 * 2 + 3 * valid + test

@@ -13,13 +13,14 @@ from tests.tiny import lm_values, recipe, write_texts
 from lidstone.errors import InputError, RunError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.methods.losses import ConfidencePenalty, uniform_table, unigram_table
+from lidstone.lab.recipe.settings import ModelSpec
+from lidstone.lab.run.batches import BatchSize, block_batches, sentence_batches
 from lidstone.lab.run.mix import make_mixture, own_ngram
+from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
 from lidstone.lab.run.setup import make_batches, make_model
 from lidstone.lab.run.use import continue_prompt, evaluate_files
-from lidstone.lab.training.batches import BatchSize, block_batches, sentence_batches
-from lidstone.lab.training.models import ModelSpec, build_model
 from lidstone.text.sequences import IGNORED, length_batches, pieces
 
 EOS = 2
@@ -258,7 +259,7 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_chec
 
 
 def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(files, tmp_path, monkeypatch):
-    from lidstone.lab.training import trainer
+    from lidstone.lab.run import trainer
 
     saved = []
 
@@ -290,7 +291,7 @@ def test_the_cost_of_a_resumed_run_includes_the_time_before_the_interruption(fil
         if interrupted == "test":
             patch.setattr("lidstone.lab.run.run.Scorer.test", stop)
         train(recipe(lm_values(files)), tmp_path / "runs", watch=stop if interrupted == "validation" else None)
-    monkeypatch.setattr("lidstone.lab.training.fit._seconds", lambda history: 1000.0)
+    monkeypatch.setattr("lidstone.lab.run.trainer.trained_seconds", lambda history: 1000.0)
     cost = train(recipe(lm_values(files)), tmp_path / "runs", resume=True).record["cost"]
     assert 1000 <= cost["train_seconds"] < cost["total_seconds"] < 1500
 

@@ -16,12 +16,13 @@ from lidstone.errors import DataError, InputError
 from lidstone.hf.perplexity import score_pairs
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.evaluation.beam import Beam, translate_ids
+from lidstone.lab.recipe.settings import ModelSpec
+from lidstone.lab.run.batches import BatchSize, pair_batches
+from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
 from lidstone.lab.run.scoring import Scorer, translation_metrics
 from lidstone.lab.run.use import evaluate_files, translate_lines
-from lidstone.lab.training.batches import BatchSize, pair_batches
-from lidstone.lab.training.models import ModelSpec, build_model
 from lidstone.text.vocabulary import Vocabulary
 
 EOS, PAD, SIZE = 2, 1, 14

@@ -98,7 +98,7 @@ def test_a_section_of_the_user_keeps_the_other_defaults_of_the_task():
 
 def test_a_setting_is_defined_once():
     from lidstone.lab.evaluation.beam import Beam
-    from lidstone.lab.training import settings
+    from lidstone.lab.recipe import settings
 
     recipe = make_recipe(MT)
     assert type(recipe.model) is settings.ModelSpec

@@ -17,7 +17,7 @@ ANYONE = {"checksums", "errors", "files", "kernel_cache", "locks", "parallel", "
 ANYONE |= {"ray_cluster", "section"}
 TOOLKIT = {"text", "ngram", "loss"}
 LIBRARY = TOOLKIT | {"hf"}
-RUN = LIBRARY | {"lab.corpus", "lab.recipe", "lab.methods", "lab.training", "lab.evaluation", "lab.run"}
+RUN = LIBRARY | {"lab.corpus", "lab.recipe", "lab.methods", "lab.evaluation", "lab.run"}
 MAY_IMPORT = {
     "text": {"text"},
     "ngram": {"text", "ngram"},
@@ -25,9 +25,8 @@ MAY_IMPORT = {
     "hf": LIBRARY,
     "lab": set(),
     "lab.methods": LIBRARY | {"lab.methods"},
-    "lab.training": LIBRARY | {"lab.methods", "lab.training"},
     "lab.evaluation": LIBRARY | {"lab.evaluation"},
-    "lab.recipe": LIBRARY | {"lab.training", "lab.evaluation", "lab.recipe"},
+    "lab.recipe": LIBRARY | {"lab.evaluation", "lab.recipe"},
     "lab.corpus": {"text", "lab.recipe", "lab.corpus"},
     "lab.report": {"lab.evaluation", "lab.report"},
     "lab.run": RUN,

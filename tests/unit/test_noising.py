@@ -8,8 +8,9 @@ import torch
 import lidstone as ld
 from lidstone.errors import InputError
 from lidstone.lab.methods.noising import Noising
+from lidstone.lab.recipe.settings import ModelSpec
 from lidstone.lab.run.methods import blank_id
-from lidstone.lab.training.models import ModelSpec, build_model
+from lidstone.lab.run.models import build_model
 
 BOS, PAD, EOS = 0, 1, 2
 VOCAB = ld.Vocabulary(size=7, eos=EOS, unpredictable=(BOS, PAD))

@@ -42,8 +42,8 @@ def train(
     from lidstone.lab.recipe.recipe import load_recipe
     from lidstone.lab.run.corpora import cached_corpus
     from lidstone.lab.run.explorer import write_explorer
+    from lidstone.lab.run.processes import first_process_first, process_rank
     from lidstone.lab.run.run import train as run_recipe
-    from lidstone.lab.training.arguments import first_process_first, process_rank
 
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
     loaded = load_recipe(recipe, overrides)

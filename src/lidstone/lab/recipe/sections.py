@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lidstone.lab.evaluation.beam import Beam
-from lidstone.lab.training.settings import Metric, ModelSpec, Training
+from lidstone.lab.recipe.settings import Metric, ModelSpec, Training
 from lidstone.loss.schedule import Kind, Schedule
 from lidstone.section import Positive, Section
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from lidstone.lab.corpus.prepared import Prepared, Split
 from lidstone.lab.recipe.recipe import Recipe
+from lidstone.lab.recipe.settings import Training
 from lidstone.lab.run.scoring import Scorer
 from lidstone.lab.run.setup import Setup, set_up
-from lidstone.lab.training.settings import Training
 
 UPDATES = 6
 SENTENCES = 64  # how many are scored to time an evaluation; a batch of them is translated
@@ -44,7 +44,7 @@ def evaluations(training: Training, steps: int, batches: int) -> int:
 
 
 def _seconds_of_update(setup: Setup, training: Training) -> float:
-    from lidstone.lab.training.fit import fit
+    from lidstone.lab.run.trainer import fit
 
     few = training.model_copy(update={"epochs": None, "max_steps": UPDATES, "eval_every": UPDATES, "patience": None})
     with TemporaryDirectory() as folder:

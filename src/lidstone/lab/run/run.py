@@ -21,6 +21,7 @@ from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.methods import table_signature
+from lidstone.lab.run.processes import first_process_first, process_count, process_rank
 from lidstone.lab.run.record import (
     SCHEMA,
     SENTENCES,
@@ -35,7 +36,6 @@ from lidstone.lab.run.record import (
 from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import Scorer
 from lidstone.lab.run.setup import set_up
-from lidstone.lab.training.arguments import first_process_first, process_count, process_rank
 from lidstone.locks import claim
 
 Watch = Callable[[dict[str, float]], None]
@@ -87,7 +87,7 @@ def train_run(
     watch: Watch | None = None,
 ) -> Run:
     """Train into a folder that has the run's id as its name and whose lock the caller holds."""
-    from lidstone.lab.training.fit import fit
+    from lidstone.lab.run.trainer import fit
 
     began = time.perf_counter()
     quiet_transformers()
@@ -143,7 +143,7 @@ def _watched(score: Callable[[Any], dict[str, float]], watch: Watch | None) -> C
 
 
 def _save_model(recipe: Recipe, prepared: Prepared, folder: Path, model: Any) -> None:
-    from lidstone.lab.training.checkpoints import write_errors
+    from lidstone.lab.run.checkpoints import write_errors
 
     saved = SavedModel(recipe.task, model, prepared.target, prepared.source, recipe.evaluation, folder.name)
     with new_folder(folder / "model") as made, write_errors(folder, "the model"):
@@ -153,7 +153,7 @@ def _save_model(recipe: Recipe, prepared: Prepared, folder: Path, model: Any) ->
 def _record(
     recipe: Recipe, prepared: Prepared, folder: Path, model: Any, loss: Any, fitted: Any, metrics: dict[str, Any]
 ) -> dict[str, Any]:
-    from lidstone.lab.training.models import parameter_count
+    from lidstone.lab.run.models import parameter_count
 
     best = {name.removeprefix("valid_"): value for name, value in fitted.best.items() if name.startswith("valid_")}
     return {
@@ -198,7 +198,7 @@ def _only_process(folder: Path) -> Iterator[None]:
 
 
 def _check_unfinished(folder: Path, resume: bool) -> None:
-    from lidstone.lab.training.checkpoints import last_checkpoint
+    from lidstone.lab.run.checkpoints import last_checkpoint
 
     found = last_checkpoint(folder / "checkpoints")
     if found is not None and not resume:

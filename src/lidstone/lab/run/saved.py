@@ -112,7 +112,7 @@ def _model_folder(path: Path) -> Path:
 
 
 def _ours(folder: Path) -> SavedModel:
-    from lidstone.lab.training.models import load_model
+    from lidstone.lab.run.models import load_model
 
     facts = _read(folder / "lidstone.json")
     _verify(folder, facts.get("files", {}))
@@ -126,7 +126,7 @@ def _ours(folder: Path) -> SavedModel:
 
 
 def _foreign(folder: Path) -> SavedModel:
-    from lidstone.lab.training.models import load_model
+    from lidstone.lab.run.models import load_model
     from lidstone.text.vocabulary import Vocabulary
 
     model = load_model(folder)

@@ -15,7 +15,7 @@ from lidstone.hf.perplexity import SentenceScores, score_pairs, score_sentences
 from lidstone.lab.corpus.prepared import Prepared, Split
 from lidstone.lab.evaluation.beam import translate_ids
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.training.arguments import process_count, process_rank
+from lidstone.lab.run.processes import process_count, process_rank
 from lidstone.progress import progress_bar
 
 

@@ -11,11 +11,11 @@ import numpy as np
 from lidstone.errors import InputError
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
+from lidstone.lab.run.batches import Batches, BatchSize
 from lidstone.lab.run.loss import make_loss
 from lidstone.lab.run.methods import attach_residual, make_noise, training_folds
-from lidstone.lab.training.architectures import PAD
-from lidstone.lab.training.arguments import first_process_first, process_count, use_bf16
-from lidstone.lab.training.batches import Batches, BatchSize
+from lidstone.lab.run.models import PAD
+from lidstone.lab.run.processes import first_process_first, process_count
 
 if TYPE_CHECKING:
     from lidstone.lab.methods.noising import Noising
@@ -60,6 +60,8 @@ def _takes_hidden_states(recipe: Recipe) -> bool:
     """Whether the loss may take hidden states: our own networks, whose logits are one matrix product, in float32."""
     import torch
 
+    from lidstone.lab.run.trainer import use_bf16
+
     if recipe.regularizer.kind == "residual":  # it is added to logits
         return False
     return recipe.model.kind != "auto" and not use_bf16(recipe.training.precision, torch.cuda.is_available())
@@ -69,7 +71,7 @@ def make_model(recipe: Recipe, prepared: Prepared) -> Any:
     """The untrained model, whose weights depend on the seed alone."""
     import torch
 
-    from lidstone.lab.training.models import build_model
+    from lidstone.lab.run.models import build_model
 
     torch.manual_seed(recipe.training.seed)
     source = prepared.source.vocabulary.size if prepared.source else None
@@ -83,7 +85,7 @@ def make_model(recipe: Recipe, prepared: Prepared) -> Any:
 
 def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -> Batches:
     """The training text in batches: sentences, blocks or pairs; `reach` is the longest sequence the model reads."""
-    from lidstone.lab.training.batches import block_batches, check_pair_lengths, pair_batches, sentence_batches
+    from lidstone.lab.run.batches import block_batches, check_pair_lengths, pair_batches, sentence_batches
 
     training, eos, split = recipe.training, prepared.vocab.eos, prepared.train
     size, seed = BatchSize(training.batch_tokens, training.batch_size), training.seed

@@ -225,7 +225,7 @@ def _end_with_worker() -> dict[str, Any]:
 
 def _train_in_torchrun(folder: Path) -> None:
     """Train the job in a folder, as one of its processes; an error is written beside it."""
-    from lidstone.lab.training.arguments import first_process_first
+    from lidstone.lab.run.processes import first_process_first
 
     job = pickle.loads((folder / "job").read_bytes())
     try:
@@ -278,9 +278,8 @@ def _running_trial(job: Job) -> Any:
     """The trial of a job, with the evaluations before an interruption reported; None without a search."""
     if job.trial is None:
         return None
+    from lidstone.lab.run.checkpoints import last_checkpoint, learning_curve
     from lidstone.lab.sweep.search import RunningTrial
-    from lidstone.lab.training.checkpoints import last_checkpoint
-    from lidstone.lab.training.fit import learning_curve
 
     trial, found = RunningTrial(job.trial), last_checkpoint(job.folder / "checkpoints")
     for point in learning_curve(found.state["log_history"]) if found else []:

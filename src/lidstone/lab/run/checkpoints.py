@@ -1,4 +1,4 @@
-"""Checkpoints on disk: which of them are complete, and the state of the training in them.
+"""Checkpoints on disk: which of them are complete, and the state of the training in them, with its learning curve.
 
 The Trainer writes `trainer_state.json` last, then follow the checksums. A checkpoint is complete if this file can be
 read and the weights and states are there; one that was being written or deleted when the process was killed is not.
@@ -119,3 +119,55 @@ def _verify(folder: Path, only: str = "") -> None:
 def _step(path: Path) -> int:
     number = path.name.rpartition("-")[2]
     return int(number) if number.isdigit() else -1
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The results of a training; the model itself has the best weights."""
+
+    curve: list[dict[str, Any]]
+    seconds: float
+    """wall time of training, interrupted parts included"""
+    seconds_before: float
+    """the part of it that an earlier process spent"""
+    steps: int
+    best: dict[str, Any]
+    """the point of the curve with the best validation score"""
+    tokens_per_second: float | None = None
+    """of the updates alone; None if this process made none"""
+    update_seconds: float | None = None
+    """the median; None if this process made none"""
+
+
+def summarize_training(state: dict[str, Any], metric: str, before: float, elapsed: float = 0.0) -> Fitted:
+    """The results in the Trainer's state: `before` are seconds of earlier processes, `elapsed` those of this one."""
+    curve = learning_curve(state["log_history"])
+    key = f"valid_{metric}"
+    scored = [point for point in curve if key in point]
+    sign = 1 if metric == "perplexity" else -1
+    best = min(scored, key=lambda point: sign * point[key], default={})
+    return Fitted(curve, before + elapsed, before, int(state["global_step"]), best)
+
+
+def learning_curve(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The Trainer's log as one point per evaluation.
+
+    >>> learning_curve([{"step": 5, "loss": 2.0}, {"step": 5, "epoch": 1.0, "eval_loss": 3.0, "eval_seconds": 1.5}])
+    [{'step': 5, 'train_loss': 2.0, 'epoch': 1.0, 'valid_loss': 3.0, 'seconds': 1.5}]
+    """
+    points: dict[int, dict[str, Any]] = {}
+    names = {"loss": "train_loss", "nll": "train_nll", "epoch": "epoch", "eval_seconds": "seconds"}
+    for line in history:
+        if "loss" not in line and not any(key.startswith("eval_") for key in line):
+            continue
+        point = points.setdefault(int(line["step"]), {"step": int(line["step"])})
+        for key, value in line.items():
+            name = names.get(key) or (f"valid_{key.removeprefix('eval_')}" if key.startswith("eval_") else None)
+            if name:
+                point[name] = value
+    return list(points.values())
+
+
+def trained_seconds(history: list[dict[str, Any]]) -> float:
+    """The wall time of a training until its last evaluation, from the Trainer's log."""
+    return max((line["eval_seconds"] for line in history if "eval_seconds" in line), default=0.0)

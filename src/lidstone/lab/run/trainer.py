@@ -1,0 +1,294 @@
+"""Train one model: afterwards it has the best weights, and its learning curve is returned.
+
+The Trainer takes ready batches, evaluates with our scores, and stops at a NaN. Checkpoints are written at every
+evaluation; `resume=True` continues from the last complete one and gives, on a CPU, the result of an uninterrupted
+training. `accumulation` is the number of batches per update over all processes: under torchrun each takes its share.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_model
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from lidstone.errors import RunError
+from lidstone.hf.mixin import SmoothedLossMixin
+from lidstone.lab.methods.residual import NAME as RESIDUAL
+from lidstone.lab.recipe.settings import Metric, Training
+from lidstone.lab.run.batches import Batches
+from lidstone.lab.run.checkpoints import (
+    Fitted,
+    last_checkpoint,
+    summarize_training,
+    trained_seconds,
+    write_checksums,
+    write_errors,
+)
+from lidstone.lab.run.processes import process_count
+from lidstone.progress import progress_bar
+
+if TYPE_CHECKING:
+    from lidstone.loss.loss import SmoothedLoss
+
+Scores = Mapping[str, float]
+Noise = Callable[[dict[str, Any], float], dict[str, Any]]
+
+
+def fit(
+    model: Any,
+    loss: SmoothedLoss,
+    batches: Batches,
+    score: Callable[[Any], Scores],
+    settings: Training,
+    folder: Path,
+    *,
+    metric: Metric = "perplexity",
+    description: str = "training",
+    tensorboard: Path | None = None,
+    resume: bool = False,
+    noise: Noise | None = None,
+) -> Fitted:
+    """Train `model`; checkpoints go to `folder`. Afterwards the model has the weights that are best by `metric`.
+
+    `description` is shown before the progress bar; `tensorboard` is a folder for TensorBoard's files. `noise(batch,
+    strength)` changes the batches of training.
+    """
+    progress = TrainingProgress(description)
+    arguments = training_arguments(settings, len(batches), folder, metric=metric, tensorboard=tensorboard)
+    trainer = _trainer(model, loss, batches, score, settings, arguments, progress)
+    trainer.noise = noise
+    found = last_checkpoint(folder) if resume else None
+    before = trained_seconds(found.state["log_history"]) if found else 0.0
+    if found is not None and found.finished:
+        _load_weights(model, found.best)
+        return summarize_training(found.state, metric, before)
+    trainer.seconds_before, trainer.began = before, time.perf_counter()
+    try:
+        trainer.train(resume_from_checkpoint=str(found.path) if found else None)
+    finally:
+        progress.close()
+    elapsed = time.perf_counter() - trainer.began
+    return replace(
+        summarize_training(vars(trainer.state), metric, before, elapsed),
+        tokens_per_second=trainer.tokens / sum(progress.seconds) if progress.seconds else None,
+        update_seconds=median(progress.seconds) if progress.seconds else None,
+    )
+
+
+def _trainer(
+    model: Any, loss: Any, batches: Batches, score: Any, settings: Training, arguments: Any, progress: TrainingProgress
+) -> Any:
+    stop_early = [EarlyStoppingCallback(settings.patience)] if settings.patience is not None else []
+    trainer = PipelineTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=batches,
+        eval_dataset=batches,  # required, never read: `score` has its own text
+        callbacks=[progress, *stop_early],
+        smoothed_loss=loss,
+        score=score,
+        rate=settings.rate,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _load_weights(model: Any, folder: Path) -> None:
+    load_model(model, str(folder / "model.safetensors"), strict=False)
+
+
+class PipelineTrainer(SmoothedLossMixin, Trainer):
+    """A Trainer whose batches are ready, and whose validation is `score(model)`."""
+
+    lr_scheduler: Any
+    control: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        score: Callable[[Any], Scores],
+        rate: Callable[[int, int], float],
+        **kwargs: Any,
+    ) -> None:
+        """`rate(step, steps)` is the factor on the learning rate."""
+        super().__init__(*args, data_collator=_only, **kwargs)
+        self.score, self.rate = score, rate
+        self.noise: Noise | None = None
+        """`noise(batch, strength)` changes the batches of training"""
+        self.tokens = 0
+        self.seconds_before = 0.0
+        self.began = time.perf_counter()
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """The learning rate of the recipe instead of one of the Trainer's own."""
+        if self.lr_scheduler is None:
+            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, lambda step: self.rate(step, num_training_steps))
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """As in the base class, but a loss that is not finite ends the training before the weights are updated."""
+        inputs = dict(inputs)
+        with self._folds(inputs.pop("folds", None)):
+            loss = super().training_step(model, self._noised(inputs), num_items_in_batch)
+        if not math.isfinite(loss.item()):
+            raise RunError(
+                f"the loss is {loss.item()} at step {self.state.global_step + 1}",
+                hint="lower training.learning_rate or set training.clip; the last good checkpoint is kept",
+            )
+        return loss
+
+    def _noised(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        if self.noise is None:
+            return inputs
+        strength = self.smoothed_loss.schedule(self.state.global_step / max(self.state.max_steps, 1))
+        return self.noise(inputs, strength)
+
+    @contextmanager
+    def _folds(self, folds: Any) -> Iterator[None]:
+        """Pass the folds of a training batch to the model's residual, if it has one."""
+        residual = getattr(self.model, RESIDUAL, None)
+        if residual is None:
+            yield
+            return
+        residual.fold_of = None if folds is None else folds.to(self.model.device)
+        try:
+            yield
+        finally:
+            residual.fold_of = None
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
+        """As in the base class, and count tokens."""
+        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self.tokens += int(items) if items is not None else 0
+        return batches, items
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Our own scores, logged like the Trainer's."""
+        self.model.eval()
+        scores = {f"eval_{name}": value for name, value in self.score(self.model).items()}
+        scores["eval_seconds"] = self.seconds_before + time.perf_counter() - self.began
+        self.log(scores)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, scores)
+        return scores
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        with write_errors(Path(self.args.output_dir)):
+            super()._save_checkpoint(*args, **kwargs)
+            if self.is_world_process_zero():
+                write_checksums(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+
+
+class TrainingProgress(TrainerCallback):
+    """A progress bar on stderr, a line after each evaluation on a terminal, and the seconds of each update."""
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+        self.bar: Any = None
+        self.seconds: list[float] = []
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Draw the bar, in the first process only."""
+        if state.is_world_process_zero:
+            self.bar = progress_bar(state.max_steps, self.description)
+            self.advance = self.bar.__enter__()
+            self.advance(state.global_step)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the time: an update is measured without evaluation and checkpoints."""
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Keep the seconds of the update, and advance the bar by it."""
+        self.seconds.append(time.perf_counter() - self.began)
+        if self.bar is not None:
+            self.advance(1)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Print the scores."""
+        if self.bar is not None and sys.stderr.isatty():
+            shown = {name.removeprefix("eval_"): value for name, value in (metrics or {}).items()}
+            values = "  ".join(f"{name} {shown[name]:.4g}" for name in ("perplexity", "bleu") if name in shown)
+            print(f"{self.description}: step {state.global_step}  {values}", file=sys.stderr)
+
+    def close(self) -> None:
+        """Remove the bar, also after an error."""
+        if self.bar is not None:
+            self.bar.__exit__(None, None, None)
+            self.bar = None
+
+
+def _only(batches: list[Any]) -> Any:
+    """The collator: one item of the dataset is a whole batch."""
+    (batch,) = batches
+    return batch
+
+
+def training_arguments(
+    settings: Training, batches: int, folder: Path, *, metric: Metric, tensorboard: Path | None = None
+) -> Any:
+    """Arguments for a Trainer whose dataset has so many ready batches."""
+    cuda, processes = torch.cuda.is_available(), process_count()
+    every: Any = "steps" if settings.eval_every else "epoch"
+    interval = settings.eval_every or 1
+    if tensorboard:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(tensorboard)
+    return TrainingArguments(
+        output_dir=str(folder.resolve()),
+        max_steps=settings.steps(batches, processes),
+        per_device_train_batch_size=1,  # one item is a whole batch
+        gradient_accumulation_steps=settings.share(processes),
+        learning_rate=settings.learning_rate,
+        adam_beta1=settings.betas[0],
+        adam_beta2=settings.betas[1],
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.clip,
+        seed=settings.seed,
+        data_seed=settings.seed,
+        eval_strategy=every,
+        eval_steps=interval,
+        save_strategy=every,
+        save_steps=interval,
+        logging_strategy=every,
+        logging_steps=interval,
+        save_total_limit=2,  # the best and the last
+        load_best_model_at_end=True,
+        metric_for_best_model=f"eval_{metric}",
+        greater_is_better=metric == "bleu",
+        restore_callback_states_from_checkpoint=True,
+        logging_nan_inf_filter=False,  # a NaN stops the training instead
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        log_level="error",
+        log_level_replica="error",
+        report_to=["tensorboard"] if tensorboard else [],
+        use_cpu=not cuda,
+        bf16=use_bf16(settings.precision, cuda),
+        dataloader_pin_memory=cuda,
+        ddp_backend=None if cuda or processes == 1 else "gloo",
+        ddp_find_unused_parameters=False if processes > 1 else None,
+    )
+
+
+def use_bf16(precision: str, cuda: bool) -> bool:
+    """Whether to compute in bfloat16: on request, and by default on a GPU that supports it.
+
+    >>> use_bf16("auto", cuda=False), use_bf16("fp32", cuda=True)
+    (False, False)
+    """
+    able = torch.cuda.is_bf16_supported() if cuda else True
+    if precision == "bf16" and not able:
+        raise RunError("this GPU does not support bfloat16", hint="set training.precision to fp32")
+    return precision == "bf16" or (precision == "auto" and cuda and able)

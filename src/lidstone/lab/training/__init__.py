@@ -1,1 +1,0 @@
-"""Models, batches and the Trainer of the pipelines; `hooks/` for users' Trainers, `baselines/` to compare with."""
