@@ -64,7 +64,7 @@ class Text:
 
 def mixture_of(runs: Sequence[Run]) -> tuple[float, int]:
     """The mean test perplexity of the mixtures, and how many of the runs keep one."""
-    kept = [value for run in runs if math.isfinite(value := run.beside("mixture", "perplexity"))]
+    kept = [value for run in runs if math.isfinite(value := run.value("test", "perplexity", "mixture"))]
     return (mean(kept) if kept else math.nan), len(kept)
 
 

@@ -142,7 +142,7 @@ def records() -> list[bytes]:
 
 def use_record(path: Path) -> None:
     from lidstone.lab.report import Report
-    from lidstone.lab.report.page.html import page
+    from lidstone.lab.report.page import page
     from lidstone.lab.run.record import read_record
 
     with contextlib.suppress(ld.LidstoneError):

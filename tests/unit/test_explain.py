@@ -78,7 +78,7 @@ def test_top_is_sorted_by_relevance():
 
 
 def test_explorer_data_is_what_the_report_reads():
-    from lidstone.lab.report.page.explorer import explorer_data as read
+    from lidstone.lab.report.page import explorer_data as read
 
     tables = {"add-lambda": TABLE, "laplace": AddLambda(lam=1).fit(COUNTS)}
     made = json.loads(json.dumps(explorer_data(tables, COUNTS, [[2], [WORDS.bos], [1]], words=2)))

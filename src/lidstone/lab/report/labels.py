@@ -148,16 +148,16 @@ def parameter_pairs(method: Mapping[str, Any], shown: tuple[str, ...] = ()) -> t
     return tuple(pairs)
 
 
-def number(value: Any) -> str:
+def brief(value: Any) -> str:
     """A hyper-parameter in the shortest form.
 
-    >>> number(0.05), number(5), number(True), number("uniform"), number({"kind": "linear", "final": 0.5})
+    >>> brief(0.05), brief(5), brief(True), brief("uniform"), brief({"kind": "linear", "final": 0.5})
     ('0.05', '5', 'yes', 'uniform', 'kind linear final 0.5')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return " ".join(f"{key} {number(item)}" for key, item in value.items() if item is not None)
+        return " ".join(f"{key} {brief(item)}" for key, item in value.items() if item is not None)
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
@@ -165,8 +165,8 @@ def _pairs(key: str, value: Any) -> list[tuple[str, str]]:
     if value is None:
         return []
     if key == "weights" and isinstance(value, (list, tuple)):
-        return [("λ" + "₁₂₃₄₅₆₇₈"[i % 8], number(weight)) for i, weight in enumerate(value)]
-    return [(SYMBOLS.get(key, key), number(value))]
+        return [("λ" + "₁₂₃₄₅₆₇₈"[i % 8], brief(weight)) for i, weight in enumerate(value)]
+    return [(SYMBOLS.get(key, key), brief(value))]
 
 
 def _latex_number(value: str) -> str:

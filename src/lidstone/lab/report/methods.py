@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.lab.report.labels import Label, number, parameter_pairs
+from lidstone.lab.report.labels import Label, brief, parameter_pairs
 from lidstone.lab.report.runs import Run, setting_of
 
 VARIANTS = ("order", "form", "empirical", "schedule")
@@ -104,6 +104,15 @@ class Method:
     def name(self) -> str:
         """The bare name of the method."""
         return self.label.name
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """The standard error of the mean; NaN for a single value.
+
+    >>> round(standard_error([1.0, 2.0, 4.0]), 4)
+    0.8819
+    """
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def metric_for(runs: Sequence[Run], name: str | None = None) -> Metric:
@@ -213,7 +222,7 @@ def _varying(variants: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 def _key(run: Run, varying: tuple[str, ...]) -> str:
     variant = _variant(run)
-    return " ".join([run.name, *(f"{key}={number(variant[key])}" for key in varying if variant.get(key) is not None)])
+    return " ".join([run.name, *(f"{key}={brief(variant[key])}" for key in varying if variant.get(key) is not None)])
 
 
 def _place(name: str) -> int:

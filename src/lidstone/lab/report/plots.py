@@ -1,65 +1,65 @@
-"""Figures for papers by matplotlib: the page's figures with the same colours, as PNG and SVG."""
+"""Figures as files, for papers: the drawings of the page in the colours of its light theme.
+
+An SVG is the drawing with its style written out, as most programs do not read style sheets with variables. For other
+formats (PNG, PDF) matplotlib paints the same elements.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element, tostring
 
 from lidstone.errors import LidstoneError
 from lidstone.files import atomic_write
-from lidstone.lab.report.labels import number as brief
-from lidstone.lab.report.render import number
-from lidstone.lab.report.scales import Scale, padded, tick_text
-from lidstone.lab.report.series import (
-    PALETTE,
-    HeatMap,
+from lidstone.lab.report.drawing import HEIGHT, WIDTH, draw, padded, picture, style_of, swatch, text, tick_text
+from lidstone.lab.report.figures import (
+    STRIP,
+    Curve,
+    cost_picture,
     cost_points,
     curve_field,
+    curve_picture,
     curves,
     heat_maps,
-    settled_values,
-    style_of,
+    heat_picture,
+    strip,
+    styles,
 )
 
 if TYPE_CHECKING:
     from lidstone.lab.report.report import Report
 
-MARKS = {"cross": "x", "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "down": "v",
-         "left": "<", "right": ">", "star": "*", "bar": "|", "dash": "_"}  # fmt: skip
-STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3,
-         "legend.frameon": False, "svg.hashsalt": "lidstone", "text.parse_math": False}  # fmt: skip
+INCH = 100
+"""Units of a drawing that are an inch on paper."""
+PAINT = {"fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight"}
+"""The properties of the style sheet that are applied; SVG has attributes of the same names."""
+LETTER = 7.0
+"""About the width of a letter."""
 
 
 def write_plots(report: Report, folder: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write every figure that the runs have data for; the same runs give the same files."""
-    from matplotlib import rc_context
-
-    _make_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "choose another folder"
+        raise LidstoneError(f"cannot create the folder {folder}: {error.strerror}", hint=hint) from error
     written = []
-    with rc_context(STYLE):
-        for name, figure in _figures(report):
-            for kind in formats:
-                written.append(_save(figure, folder / f"{name}.{kind}"))
+    for name, drawing in _figures(report):
+        _apply_style(drawing)
+        for kind in formats:
+            written.append(folder / f"{name}.{kind}")
+            with atomic_write(written[-1]) as temporary:
+                _save(drawing, temporary, kind)
     return written
-
-
-def _figures(report: Report) -> Iterator[tuple[str, Any]]:
-    yield "scores", _scores(report)
-    for field in dict.fromkeys((curve_field(report), "train_loss")):
-        figure = _curves(report, field)
-        if figure is not None:
-            yield f"curves-{field.replace('_', '-')}", figure
-    names: list[str] = []
-    for heat_map in heat_maps(report):
-        names.append(file_name(heat_map.key))
-        again = names.count(names[-1])  # what differs between two names may not be safe in a file name
-        yield f"strengths-{names[-1]}" + (f"-{again}" if again > 1 else ""), _heat(report, heat_map)
-    if cost_points(report):
-        yield "cost", _cost(report)
 
 
 def file_name(text: str) -> str:
@@ -71,109 +71,165 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:60] or "method"
 
 
+def _figures(report: Report) -> Iterator[tuple[str, Element]]:
+    """Names and drawings; what the page says beside a drawing, in a table or caption, is drawn here."""
+    yield "scores", _scores(report)
+    for field in dict.fromkeys((curve_field(report), "train_loss")):
+        if lines := curves(report, field, points=200):
+            drawing = curve_picture(lines, field.replace("_", " "), log="perplexity" in field)
+            yield f"curves-{field.replace('_', '-')}", _with_legend(drawing, lines)
+    names: list[str] = []
+    for heat in heat_maps(report):
+        names.append(file_name(heat.key))
+        again = names.count(names[-1])  # what differs between two names may not be safe in a file name
+        title = f"{_shortened(heat.label.long, 32)}: {report.chosen_by.name} on validation"
+        drawing = _with_title(heat_picture(heat, report.chosen_by), title)
+        yield f"strengths-{names[-1]}" + (f"-{again}" if again > 1 else ""), drawing
+    if points := cost_points(report):
+        yield "cost", cost_picture(points, report.metric)
+
+
+def _scores(report: Report) -> Element:
+    """The rows of the main table: names, strips and their axis."""
+    rows, style, (width, height) = report.table().rows, styles(report), STRIP
+    rows = tuple(row for row in rows if math.isfinite(row.value))
+    names = [_shortened(row.label.text()) for row in rows]
+    left, floor = LETTER * max(map(len, names), default=0) + 20, height * len(rows) + 6
+    scale = padded([v for row in rows for v in row.values if math.isfinite(v)] or [0.0], left, left + 1.5 * width)
+    base = next((row.value for row in rows if row.key == report.baselines[0]), None)
+    parts = [draw("path", d="".join(f"M{scale(t):.1f} 0V{floor}" for t in scale.ticks()), class_="grid")]
+    for place, (row, name) in enumerate(zip(rows, names, strict=True)):
+        at = f"translate(0 {place * height})"
+        parts.append(draw("g", *strip(row, scale, base), transform=at, class_=f"strip c{style_of(style[row.key])[0]}"))
+        parts.append(text(left - 10, place * height + 18, name, "point-name", "end"))
+    parts += [text(scale(tick), floor + 14, tick_text(tick)) for tick in scale.ticks()]
+    metric = f"{report.metric.name} {report.metric.arrow}"
+    parts.append(text(left + 0.75 * width, floor + 34, metric, "axis-name"))
+    return picture(f"{metric} of every seed", *parts, width=left + 1.5 * width + 8, height=floor + 42, kind="chart")
+
+
+def _with_legend(drawing: Element, lines: Sequence[Curve]) -> Element:
+    names = [_shortened(line.label.text()) for line in lines]
+    for place, (line, name) in enumerate(zip(lines, names, strict=True)):
+        at, kind = f"translate({WIDTH} {20 * place})", f"c{style_of(line.style)[0]}"
+        drawing.append(draw("g", *swatch(line.style), text(42, 12, name, anchor="start"), transform=at, class_=kind))
+    drawing.set("viewBox", f"0 0 {WIDTH + 54 + LETTER * max(map(len, names)):.0f} {max(HEIGHT, 20 * len(lines))}")
+    return drawing
+
+
+def _with_title(drawing: Element, title: str) -> Element:
+    _, _, width, height = map(float, drawing.attrib["viewBox"].split())
+    drawing.append(text(8, -8, title, "point-name", "start"))
+    drawing.set("viewBox", f"0 -26 {max(width, 1.2 * LETTER * len(title) + 16):.0f} {height + 26:.0f}")
+    return drawing
+
+
 def _shortened(text: str, most: int = 64) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    kept = "".join(character if character.isprintable() else " " for character in text)  # XML has no control characters
+    return kept if len(kept) <= most else kept[: most - 1] + "…"
 
 
-def _scores(report: Report) -> Any:
-    rows = [row for row in report.table().rows if math.isfinite(row.value)]
-    longest = max((len(_shortened(row.label.text())) for row in rows), default=0)
-    figure, axes = _new(3.2 + 0.075 * longest, 0.8 + 0.34 * max(len(rows), 2))
-    for place, row in enumerate(reversed(rows)):
-        colour = "#0072b2" if row.rank != 1 else "#d55e00"
-        axes.plot(row.values, [place] * len(row.values), ".", color=colour, alpha=0.35)
-        error = row.error if math.isfinite(row.error) else None
-        axes.errorbar(row.value, place, xerr=error, fmt="o", color=colour, capsize=3)
-    axes.set_yticks(range(len(rows)), [_shortened(row.label.text()) for row in reversed(rows)])
-    axes.set_xlabel(f"{report.metric.name} {report.metric.arrow}")
-    return figure
-
-
-def _curves(report: Report, field: str) -> Any | None:
-    lines = curves(report, field, points=200)
-    if not lines:
-        return None
-    figure, axes = _new(7.6, 3.4)
-    for line in lines:
-        colour, dash, marker = style_of(line.style)
-        axes.plot(line.x, line.mean, color=PALETTE[colour], linestyle=_dash(dash), label=_shortened(line.label.text()),
-                  marker=MARKS[marker], markevery=max(1, len(line.x) // 7), markersize=4)  # fmt: skip
-        axes.fill_between(line.x, line.low, line.high, color=PALETTE[colour], alpha=0.15, linewidth=0)
-    _scale(axes, padded(settled_values(lines), 0, 1, log="perplexity" in field))
-    axes.set_xlabel("training step")
-    axes.set_ylabel(field.replace("_", " "))
-    figure.legend(fontsize=7, loc="outside right upper")  # beside the curves, not over them
-    return figure
-
-
-def _scale(axes: Any, scale: Scale) -> None:
-    axes.set_yscale("log" if scale.log else "linear")
-    axes.set_yticks(scale.ticks(), [tick_text(tick) for tick in scale.ticks()])
-    axes.minorticks_off()
-    axes.set_ylim(scale.low, scale.high)
-
-
-def _heat(report: Report, heat: HeatMap) -> Any:
-    import numpy as np
-
-    figure, axes = _new(0.9 + 0.7 * len(heat.minus), 0.9 + 0.5 * len(heat.cells))
-    cells = np.array([[math.nan if value is None else value for value in row] for row in heat.cells])
-    axes.imshow(cells, cmap="Blues_r" if report.chosen_by.lower_is_better else "Blues", origin="lower", aspect="auto")
-    middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
-    for (i, j), value in np.ndenumerate(cells):
-        if math.isfinite(value):
-            dark = (value < middle) == report.chosen_by.lower_is_better
-            weight = "bold" if (i, j) == heat.best else "normal"
-            axes.text(j, i, number(value), ha="center", va="center", color="white" if dark else "black", weight=weight)
-    axes.set_xticks(range(len(heat.minus)), [brief(value) for value in heat.minus])
-    axes.set_yticks(range(len(heat.plus)), [brief(value) for value in heat.plus])
-    axes.set(xlabel="γ" if heat.is_line else "γ₋", ylabel="" if heat.is_line else "γ₊")
-    axes.set(title=f"{_shortened(heat.label.long, 32)}: {report.chosen_by.name} on validation")
-    axes.grid(False)
-    return figure
-
-
-def _cost(report: Report) -> Any:
-    figure, axes = _new(5.2, 3.4)
-    for point in cost_points(report):
-        colour, _, marker = style_of(point.style)
-        axes.errorbar(
-            point.seconds, point.score, yerr=point.error, color=PALETTE[colour], marker=MARKS[marker], capsize=3
+@cache
+def _style_sheet() -> list[tuple[list[set[str]], dict[str, str]]]:
+    """The rules of the page's light theme: the steps of a selector, each a set of element and classes, and values."""
+    sheet = (resources.files("lidstone.lab.report") / "assets" / "report.css").read_text(encoding="utf-8")
+    sheet = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", sheet)
+    return [
+        (
+            [set(re.findall(r"[.:]?[\w-]+", step)) for step in selector.split()],
+            dict(re.findall(r"([\w-]+): ([^;]+)", body)),
         )
-        axes.annotate(
-            _shortened(point.label.short, 24), (point.seconds, point.score), xytext=(7, -3), textcoords="offset points"
-        )
-    axes.set_xlabel("training time, seconds")
-    axes.set_ylabel(f"{report.metric.name} {report.metric.arrow}")
-    return figure
+        for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", sheet)
+        for selector in selectors.split(",")
+        if re.fullmatch(r":root|[\w. -]+", selector.strip())
+    ]
 
 
-def _new(width: float, height: float) -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+def _apply_style(
+    element: Element, above: tuple[set[str], ...] = (), known: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Write what the style sheet says about an element, and those below it, into their attributes."""
+    me = {element.tag, *(f".{name}" for name in element.get("class", "").split()), *([] if above else [":root"])}
+    found: dict[str, str] = {}
+    for steps, values in _style_sheet():
+        places = iter(above)
+        if steps[-1] <= me and all(any(step <= place for place in places) for step in steps[:-1]):
+            found |= values
+    known = {**known, **found}
+    for name in PAINT & found.keys():
+        value = found[name]
+        while value.startswith("var("):
+            value = known[value[4:-1]]
+        element.set(name, value.removesuffix("px"))
+    for child in element:
+        _apply_style(child, (*above, me), known)
+
+
+def _save(drawing: Element, path: Path, kind: str) -> None:
+    left, top, width, height = map(float, drawing.attrib["viewBox"].split())
+    if kind == "svg":
+        size = {"xmlns": "http://www.w3.org/2000/svg", "width": f"{width:.0f}", "height": f"{height:.0f}"}
+        drawing.attrib |= size | {"font-family": "sans-serif"}
+        path.write_text(tostring(drawing, encoding="unicode"), encoding="utf-8")
+        return
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
-
-
-def _dash(dash: str) -> Any:
-    return (0, tuple(float(part) / 2 for part in dash.split())) if dash else "-"
-
-
-def _save(figure: Any, path: Path) -> Path:
-    kind = path.suffix.lstrip(".")
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with atomic_write(path) as temporary, warnings.catch_warnings():
+    with rc_context({"text.parse_math": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)  # a name in a rare script
-        figure.savefig(temporary, format=kind, dpi=200, metadata=metadata)
-    return path
+        figure = Figure(figsize=(width / INCH, height / INCH))
+        axes = figure.add_axes((0, 0, 1, 1), xlim=(left, left + width), ylim=(top + height, top))
+        axes.set_axis_off()
+        _paint(drawing, axes, axes.transData)
+        figure.savefig(path, format=kind, dpi=200, metadata={"CreationDate": None} if kind == "pdf" else None)
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LidstoneError(
-            f"cannot create the folder {folder}: {error.strerror}", hint="choose another folder"
-        ) from error
+def _paint(element: Element, axes: Any, place: Any, window: Any = None) -> None:
+    """Paint an element and those below it; `place` is their coordinate system, `window` what they are clipped to."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.transforms import Affine2D
+
+    here = Affine2D()
+    for name, numbers in reversed(re.findall(r"(translate|scale)\(([^)]*)\)", element.get("transform", ""))):
+        getattr(here, name)(*map(float, numbers.split()))
+    place = here + place
+    size = {key: float(element.get(key, usual)) * 72 / INCH for key, usual in (("font-size", 12), ("stroke-width", 1))}
+    if element.tag == "text":
+        turned = 90 if "rotate(-90)" in element.get("transform", "") else 0
+        axes.text(
+            float(element.get("x", 0)), float(element.get("y", 0)), element.text or "", transform=place,
+            ha={"start": "left", "end": "right"}.get(element.get("text-anchor", "start"), "center"), rotation=turned,
+            rotation_mode="anchor", color=element.get("fill"), fontsize=size["font-size"],
+            fontweight=int(element.get("font-weight", 400)),
+        )  # fmt: skip
+    elif element.tag == "path":
+        width, stroke = size["stroke-width"], element.get("stroke", "none")
+        dashes = tuple(float(part) * 72 / INCH / width for part in element.get("stroke-dasharray", "").split())
+        patch = PathPatch(
+            _outline(element.attrib["d"]), transform=place, facecolor=element.get("fill", "none"), edgecolor=stroke,
+            linewidth=width, linestyle=(0, dashes) if dashes else "-", alpha=float(element.get("opacity", 1)),
+        )  # fmt: skip
+        axes.add_patch(patch).set_clip_path(window)
+    if (clip := element.find("clipPath")) is not None:
+        window = PathPatch(_outline(clip[0].attrib["d"]), transform=place)
+    for child in element:
+        if child is not clip:
+            _paint(child, axes, place, window)
+
+
+def _outline(d: str) -> Any:
+    """The path of matplotlib for one of SVG."""
+    from fontTools.pens.recordingPen import RecordingPen
+    from fontTools.svgLib.path import parse_path
+    from matplotlib.path import Path as Outline
+
+    pen = RecordingPen()
+    parse_path(d, pen)
+    codes = {
+        "moveTo": Outline.MOVETO,
+        "lineTo": Outline.LINETO,
+        "curveTo": Outline.CURVE4,
+        "closePath": Outline.CLOSEPOLY,
+    }
+    steps = [(point, codes[name]) for name, points in pen.value if name in codes for point in points or [(0, 0)]]
+    return Outline([point for point, _ in steps], [code for _, code in steps])

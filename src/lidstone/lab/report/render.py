@@ -10,9 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lidstone.lab.report.beside import NgramAlone
 from lidstone.lab.report.labels import latex_escape
-from lidstone.lab.report.table import Row, Table
+from lidstone.lab.report.table import NgramBaseline, Row, Table
 
 
 def to_text(table: Table) -> str:
@@ -63,6 +62,40 @@ def to_latex(table: Table, label: str = "") -> str:
     lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{latex_escape(table.caption)}}}"]
     lines.append(rf"\label{{{label or 'tab:' + table.kind}}}")
     return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def verdict(table: Table, baseline_key: str | None) -> str:
+    """The outcome of a table of means in words: the best method, by how much, and whether it could be chance."""
+    rows = [row for row in table.rows if math.isfinite(row.value) and row.alone]
+    metric = table.metric
+    if not rows:
+        return "Every run diverged."
+    best = min(rows, key=lambda row: metric.order(row.value))
+    lowest = "lowest" if metric.lower_is_better else "highest"
+    baseline = next((row for row in rows if row.key == baseline_key), None)
+    name = metric.name if metric.name.isupper() else metric.name.lower()
+    if len(rows) == 1:
+        return f"There is one method, {best.label.long}, with a {name} of {number(best.value)}{_error(best)}."
+    if baseline is best:
+        return f"No method beats {baseline.label.long}: it has the {lowest} {name}, {number(best.value)}{_error(best)}."
+    first = f"{best.label.long} has the {lowest} {name}, {number(best.value)}{_error(best)}"
+    if baseline is None:
+        return f"{first}. There is no unregularized baseline to compare it with."
+    return f"{first}, against {number(baseline.value)}{_error(baseline)} for {baseline.label.long}. {_chance(best)}"
+
+
+def _chance(row: Row) -> str:
+    tested = next((c for c in row.comparisons if c.get("p_value") is not None), None)
+    if tested is None:
+        return "Whether that is more than chance was not tested."
+    effect = tested.get("effect") or {}
+    interval = ""
+    if effect.get("low") is not None:
+        interval = (
+            f" of {signed(effect['difference'])} (95 % interval {signed(effect['low'])} to {signed(effect['high'])})"
+        )
+    sure = "is significant" if row.marks else "could be chance"
+    return f"The improvement{interval} {sure}: {p_text(tested.get('adjusted_p'))}, {tested['test']} over seeds."
 
 
 def to_csv(tables: Sequence[Table]) -> str:
@@ -178,7 +211,7 @@ def mixed_cell(table: Table, row: Row) -> list[str]:
     return [number(row.mixed) + error + fewer]
 
 
-def ngram_value(ngram: NgramAlone) -> str:
+def ngram_value(ngram: NgramBaseline) -> str:
     """The score of the n-gram model; a range where the runs have different training text."""
     return number(ngram.low) if ngram.low == ngram.high else f"{number(ngram.low)} to {number(ngram.high)}"
 

@@ -159,14 +159,12 @@ class Report:
     @property
     def verdict(self) -> str:
         """The outcome in a sentence or two."""
-        from lidstone.lab.report.verdict import verdict
-
-        return verdict(self)
+        return render.verdict(self.table(), self.baselines[0])
 
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained page."""
         from lidstone.files import write_text
-        from lidstone.lab.report.page.html import page
+        from lidstone.lab.report.page import page
 
         write_text(path, page(self))
         return Path(path)

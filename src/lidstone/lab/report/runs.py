@@ -87,14 +87,9 @@ class Run:
             mixture=optional["mixture"],
         )
 
-    def value(self, split: str, metric: str) -> float:
-        """A metric of a split; NaN if the run does not have it."""
-        value = (self.metrics.get(split) or {}).get(metric)
-        return float(value) if isinstance(value, (int, float)) else float("nan")
-
-    def beside(self, model: str, metric: str) -> float:
-        """A test score of the `ngram` model or the `mixture`; NaN if the run does not have it."""
-        scores = {"ngram": self.ngram, "mixture": self.mixture}[model].get("test")
+    def value(self, split: str, metric: str, model: str = "network") -> float:
+        """A metric of a split, of the network, the `ngram` model or the `mixture`; NaN if the run does not have it."""
+        scores = {"network": self.metrics, "ngram": self.ngram, "mixture": self.mixture}[model].get(split)
         value = scores.get(metric) if isinstance(scores, Mapping) else None
         return float(value) if isinstance(value, (int, float)) else float("nan")
 

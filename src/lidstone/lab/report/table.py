@@ -12,11 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from lidstone.lab.report.beside import NgramAlone, describe, mixed_score, ngram_alone
 from lidstone.lab.report.labels import Label
-from lidstone.lab.report.methods import Method, Metric, validation_metric
+from lidstone.lab.report.methods import Method, Metric, standard_error, validation_metric
+from lidstone.lab.report.runs import Run
 
 DAGGER, DOUBLE_DAGGER = "†", "‡"
+
+
+@dataclass(frozen=True)
+class NgramBaseline:
+    """Modified Kneser-Ney of the training text on the same test set."""
+
+    low: float
+    high: float
+    """differs from `low` where the runs were trained on different text"""
+    orders: tuple[int, ...]
+    scored: int
+    """how many of the runs have these scores"""
+    runs: int
+
+    @property
+    def label(self) -> str:
+        """The name of its row."""
+        return f"n-gram alone (MKN, n={'/'.join(map(str, self.orders))})"
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,7 @@ class Table:
     """What was tested: corpus, size, metric."""
     rule_after: int = 1
     """Rows above the inner rule: the baselines."""
-    ngram: NgramAlone | None = None
+    ngram: NgramBaseline | None = None
     """Language models: the n-gram model of the training text, if the runs have its scores."""
 
     def records(self) -> list[dict[str, Any]]:
@@ -72,6 +90,7 @@ def seed_table(
     """Mean and standard error over seeds, best and second marked, a dagger for significantly better than `baseline`."""
     used = [c for c in comparisons if c.get("scope") == "seeds"]
     rows = [_seed_row(method, metric, used, baseline) for method in methods]
+    ngram = ngram_baseline(_runs(methods), metric)
     counts = sorted({len(row.values) for row in rows})
     mean = "mean ± standard error over " if counts[-1:] != [1] else ""
     caption = _join(
@@ -82,9 +101,8 @@ def seed_table(
         _settings_note(methods, metric),
         _daggers(used, _caption_name(methods, baseline), {DAGGER: 0.05}),
         _worse(methods, rows, baseline),
-        _ngram_words(methods, rows, metric),
+        describe_ngram(ngram, [row.value for row in rows], metric, _runs(methods)[0].task),
     )
-    ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
     return Table("seeds", metric, ranked(rows, metric), caption, about, ngram=ngram)
 
 
@@ -98,6 +116,7 @@ def best_seed_table(
     """The best seed of each method, with one symbol against each of the two baselines."""
     used = [c for c in comparisons if c.get("scope") == "best-seed"]
     rows = [_best_row(method, metric, used, baselines) for method in methods]
+    ngram = ngram_baseline(_runs(methods), metric)
     counts = sorted({row.settings_tried for row in rows})
     both, *second = (_caption_name(methods, key) for key in baselines if key)
     both += f" (first symbol) and {second[0]} (second)" if second else ""
@@ -108,9 +127,8 @@ def best_seed_table(
         _not_ranked(rows),
         _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
         *(_worse(methods, rows, baseline) for baseline in baselines if baseline),
-        _ngram_words(methods, rows, metric),
+        describe_ngram(ngram, [row.value for row in rows], metric, _runs(methods)[0].task),
     )
-    ngram = ngram_alone([run for method in methods for run in method.chosen.runs], metric)
     above = sum(row.key in baselines for row in rows[:2])
     return Table("best-seed", metric, ranked(rows, metric), caption, about, rule_after=above, ngram=ngram)
 
@@ -123,17 +141,54 @@ def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
     return tuple(replace(row, rank=places.get(row.key, 0) if len(finite) > 1 else 0) for row in rows)
 
 
-def _ngram_words(methods: Sequence[Method], rows: Sequence[Row], metric: Metric) -> str:
-    runs = [run for method in methods for run in method.chosen.runs]
-    return describe(ngram_alone(runs, metric), [row.value for row in rows], metric, runs[0].task if runs else "")
+def ngram_baseline(runs: Sequence[Run], metric: Metric) -> NgramBaseline | None:
+    """The n-gram model of these runs; None if no run has its scores."""
+    values = [run.value("test", metric.key, "ngram") for run in runs]
+    kept = [value for value in values if math.isfinite(value)]
+    if not kept:
+        return None
+    orders = sorted({int(run.ngram["order"]) for run in runs if isinstance(run.ngram.get("order"), int)})
+    return NgramBaseline(min(kept), max(kept), tuple(orders), len(kept), len(runs))
+
+
+def _mixed_score(runs: Sequence[Run], metric: Metric) -> tuple[float, float, int]:
+    """Mean and standard error of the mixture over the runs that have it, and their number; NaN if none does."""
+    values = [run.value("test", metric.key, "mixture") for run in runs]
+    kept = [value for value in values if math.isfinite(value)]
+    if not kept:
+        return math.nan, math.nan, 0
+    return float(np.mean(kept)), standard_error(kept), len(kept)
+
+
+def describe_ngram(ngram: NgramBaseline | None, values: Sequence[float], metric: Metric, task: str) -> str:
+    """A sentence that compares the n-gram model with the networks of a table; empty for translation.
+
+    >>> from lidstone.lab.report.methods import METRICS
+    >>> describe_ngram(NgramBaseline(106.0, 106.0, (4,), 2, 2), [135.0, 123.8], METRICS["perplexity"], "lm")[:88]
+    'an n-gram model of the same training text (MKN, n=4) has 106.00: better than every netwo'
+    """
+    if task != "lm" or not metric.lower_is_better:
+        return ""
+    if ngram is None:
+        return "these runs were not scored beside an n-gram model of the same text"
+    beaten = sum(ngram.high < value for value in values)
+    than = "every network" if beaten == len(values) else f"{beaten} of the {len(values)} networks" if beaten else ""
+    verdict = f"better than {than} here" if than else "every network here is better"
+    shown = f"{ngram.low:.2f}" if ngram.low == ngram.high else f"{ngram.low:.2f} to {ngram.high:.2f}"
+    some = "" if ngram.scored == ngram.runs else f" ({ngram.scored} of {ngram.runs} runs were scored beside it)"
+    orders = "/".join(map(str, ngram.orders))
+    return (
+        f"an n-gram model of the same training text (MKN, n={orders}) has {shown}: {verdict}{some}. + n-gram: network "
+        "and n-gram model mixed at test time, one weight chosen on validation"
+    )
 
 
 def _seed_row(method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str) -> Row:
     values = tuple(method.chosen.values("test", metric))
-    mixed, mixed_error, mixed_runs = mixed_score(method.chosen.runs, metric)
+    mixed, mixed_error, mixed_runs = _mixed_score(method.chosen.runs, metric)
     mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] == baseline)
     return Row(
-        method.key, method.label, float(np.mean(values)), _standard_error(values), values,
+        method.key, method.label, float(np.mean(values)), standard_error(values), values,
         tuple(run.seed for run in method.chosen.runs), len(method.settings),
         marks=DAGGER if any(_symbol(c) for c in mine) and np.isfinite(values).all() else "", comparisons=mine,
         mixed=mixed, mixed_error=mixed_error, mixed_runs=mixed_runs, alone=_stands_alone(method),
@@ -149,8 +204,12 @@ def _best_row(
     return Row(
         method.key, method.label, value, math.nan, (value,), (run.seed,), len(method.chosen.runs),
         marks=two_way([next((_symbol(c) for c in mine if c["baseline"] == b), "") for b in baselines if b]),
-        comparisons=mine, mixed=run.beside("mixture", metric.key), mixed_runs=1, alone=_stands_alone(method),
+        comparisons=mine, mixed=run.value("test", metric.key, "mixture"), mixed_runs=1, alone=_stands_alone(method),
     )  # fmt: skip
+
+
+def _runs(methods: Sequence[Method]) -> list[Run]:
+    return [run for method in methods for run in method.chosen.runs]
 
 
 def two_way(symbols: Sequence[str]) -> str:
@@ -195,10 +254,6 @@ def _not_ranked(rows: Sequence[Row]) -> str:
     return f"{names} needs the n-gram model at test time, too, and is not ranked" if names else ""
 
 
-def _standard_error(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
-
-
 def _seeds(counts: Sequence[int]) -> str:
     if len(counts) == 1:
         return f"{counts[0]} seed{'s' if counts[0] != 1 else ''}"
@@ -211,8 +266,7 @@ def _direction(metric: Metric) -> str:
 
 def _settings_note(methods: Sequence[Method], metric: Metric) -> str:
     tried = max((len(method.settings) for method in methods), default=1)
-    runs = [run for method in methods for run in method.chosen.runs]
-    chosen_by = validation_metric(runs, metric) if methods else metric
+    chosen_by = validation_metric(_runs(methods), metric) if methods else metric
     by = "" if chosen_by == metric else f" by {chosen_by.name}"
     return f"settings chosen on validation{by} among up to {tried} of each method" if tried > 1 else ""
 

@@ -11,7 +11,6 @@ from tests.run_trees import record
 from lidstone.lab.report import Report
 from lidstone.lab.report.render import to_csv, to_latex, to_markdown, to_text
 from lidstone.lab.report.runs import Run
-from lidstone.lab.report.verdict import verdict
 
 
 def run(name, seed, mixture=None, ngram=100.0, **changes):
@@ -48,7 +47,7 @@ def test_every_format_has_it(scored):
     rows = list(csv.DictReader(io.StringIO(to_csv(scored.tables()))))
     assert [float(row["mixture"]) for row in rows[:2]] == [91.0, 94.0]
     assert {float(row["ngram"]) for row in rows} == {100.0}
-    from lidstone.lab.report.page.html import page
+    from lidstone.lab.report.page import page
 
     html = page(scored)
     assert "n-gram alone (MKN, n=4)" in html and "+ n-gram" in html
@@ -67,14 +66,14 @@ def test_the_residual_is_not_ranked_because_it_needs_the_ngram_model():
     report = Report.from_runs(runs)
     assert {row.key: row.rank for row in report.table().rows} == {"none": 2, "katz": 1, "residual": 0}
     assert "Residual needs the n-gram model at test time, too, and is not ranked" in report.table().caption
-    assert verdict(report).startswith("Katz has the lowest perplexity, 110.00")
+    assert report.verdict.startswith("Katz has the lowest perplexity, 110.00")
     assert "not ranked" not in Report.from_runs(runs[:2]).table().caption
 
 
 def test_the_best_seed_has_its_own_mixture(scored):
     row = next(row for row in scored.best_seed_table().rows if row.key == "none")
     best = min((r for r in scored.runs if r.name == "none"), key=lambda r: r.value("test", "perplexity"))
-    assert row.mixed == best.beside("mixture", "perplexity")
+    assert row.mixed == best.value("test", "perplexity", "mixture")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,194 @@
+"""The page: one self-contained file that loads nothing from the network and shows the user's strings as text.
+
+The template escapes everything but drawings, style and script. In addition a content security policy allows only the
+one script and the one style sheet whose hashes it lists, so that even an error in the escaping could not run or load
+anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element, tostring
+
+from lidstone.errors import FileFormatError
+from lidstone.lab.report import render
+from lidstone.lab.report.drawing import padded, style_of, swatch
+from lidstone.lab.report.figures import (
+    Curve,
+    cost_picture,
+    cost_points,
+    curve_field,
+    curve_picture,
+    curves,
+    heat_maps,
+    heat_picture,
+    strip_axis,
+    strip_picture,
+    styles,
+)
+from lidstone.lab.report.labels import LONG, parameter_pairs
+
+if TYPE_CHECKING:
+    from lidstone.lab.report.report import Report
+
+MOST_SETTINGS = 1_500
+MOST_HISTORIES, MOST_WORDS = 400, 80
+COLUMNS = ("p", "smoothed", "plus", "minus")
+
+
+def page(report: Report) -> str:
+    """The whole page as a string."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    def svg(drawing: Element) -> Markup:
+        return Markup(tostring(drawing, encoding="unicode"))
+
+    style, script = _asset("report.css"), _asset("report.js")
+    jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    words = (render.direction_text, render.mixed_cell, render.ngram_value, render.number, render.p_text,
+             render.score_heads, style_of, swatch, svg)  # fmt: skip
+    jinja.globals |= {function.__name__: function for function in words}
+    jinja.globals |= {"effect": _effect, "p_value": _p_value}
+    return jinja.from_string(_asset("page.html")).render(
+        _content(report), style=Markup(style), script=Markup(script), policy=_policy(style, script)
+    )
+
+
+def explorer_data(explorer: Mapping[str, Any] | None, vocabulary: str = "") -> dict[str, Any] | None:
+    """The explorer's data, checked and shortened: p, p~, p+ and p- of the words after a history, for each smoother.
+
+    Words are `[word, p, smoothed, plus, minus]`; None when there are no data. With a `vocabulary`, the hash of that of
+    the runs, data of another one are not shown.
+
+    >>> words = [{"word": "the", "p": 0.5, "smoothed": 0.4, "plus": 0.0, "minus": 1.0}]
+    >>> made = {"histories": [{"history": ["of"], "count": 2, "smoothers": {"katz": {"z": 0.1, "words": words}}}]}
+    >>> explorer_data(made)["histories"][0]["smoothers"]["katz"]["words"]
+    [['the', 0.5, 0.4, 0.0, 1.0]]
+    """
+    if not explorer or not explorer.get("histories"):
+        return None
+    if vocabulary and explorer.get("vocabulary", vocabulary) != vocabulary:
+        return None
+    try:
+        histories = [_history(entry) for entry in explorer["histories"][:MOST_HISTORIES]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileFormatError(f"explorer.json is damaged: {error!r}", hint="write it again, or remove it") from error
+    names = dict.fromkeys(name for history in histories for name in history["smoothers"])
+    return {"names": {name: LONG.get(name, name) for name in names}, "histories": histories}
+
+
+def _history(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "history": [str(token) for token in entry["history"]],
+        "count": int(entry["count"]) if entry.get("count") is not None else None,
+        "smoothers": {
+            str(name): {"z": _share(split["z"]), "words": [_word(row) for row in split["words"][:MOST_WORDS]]}
+            for name, split in entry["smoothers"].items()
+        },
+    }
+
+
+def _word(row: Mapping[str, Any]) -> list[Any]:
+    return [str(row["word"]), *(_share(row[key]) for key in COLUMNS)]
+
+
+def _share(value: Any) -> float:
+    share = float(value)
+    if not math.isfinite(share):
+        raise ValueError(f"{value} is not a probability")
+    return float(f"{share:.6g}")
+
+
+def _content(report: Report) -> dict[str, Any]:
+    """What the template shows."""
+    table, style, run = report.table(), styles(report), report.runs[0]
+    scale = padded([v for row in table.rows for v in row.values if math.isfinite(v)], 6, 234)
+    base = next((row.value for row in table.rows if row.key == report.baselines[0] and math.isfinite(row.value)), None)
+    corpus = run.signature.get("corpus") or {}
+    content = {
+        "report": report,
+        "title": report.title or f"{report.metric.name} on {corpus.get('name', 'an unnamed corpus')}",
+        "names": {m.key: m.key.replace(m.name, m.label.long, 1) for m in report.methods},
+        "table": table,
+        "best": report.best_seed_table(),
+        "seed_axis": strip_axis(scale),
+        "strips": {row.key: strip_picture(row, scale, base, style[row.key]) for row in table.rows},
+        "curves": list(_curves(report)),
+        "maps": [(heat.label.long, heat_picture(heat, report.chosen_by)) for heat in heat_maps(report)],
+        "cost": cost_picture(points, report.metric) if (points := cost_points(report)) else None,
+        "explorer": explorer_data(report.explorer, str(run.signature.get("vocabulary"))),
+        "signatures": list(dict.fromkeys(str(c["signature"]) for c in report.comparisons if c.get("signature"))),
+        "settings": list(_settings(report))[:MOST_SETTINGS],
+        "facts": {
+            "Tested on": report.about,
+            "Vocabulary": f"{run.signature.get('vocabulary', '?')} ({run.signature.get('vocabulary_size', '?')} types)",
+            "Test set": corpus.get("test", "?"),
+            "Parameters of the model": run.signature.get("model_parameters", "?"),
+            "Runs": f"{len(report.runs):,}",
+        },
+    }
+    sections = {
+        "results": ("Results", True),
+        "best-seeds": ("Best seeds", True),
+        "curves": ("Learning curves", content["curves"]),
+        "strengths": ("Strengths", content["maps"]),
+        "cost": ("Cost and quality", content["cost"] is not None),
+        "explorer": ("Explorer", content["explorer"]),
+        "tests": ("Tests", report.comparisons),
+        "details": ("Details", True),
+    }
+    return content | {"sections": {key: name for key, (name, shown) in sections.items() if shown}}
+
+
+def _curves(report: Report) -> Iterator[tuple[str, str, bool, list[Curve], Element]]:
+    """The metric on validation and the training loss: name, split, whether the axis is logarithmic, curves, drawing."""
+    for field, where in ((curve_field(report), "on validation"), ("train_loss", "in training")):
+        if lines := curves(report, field):
+            name = "Loss" if field.endswith("loss") else report.metric.name
+            log = "perplexity" in field
+            yield name, where, log, lines, curve_picture(lines, name, log=log)
+
+
+def _settings(report: Report) -> Iterator[tuple[str, str, list[str]]]:
+    """Every setting tried: the method, ticked if it is the one shown, the parameters, seeds and scores."""
+    for method in report.methods:
+        for setting in method.settings:
+            pairs = parameter_pairs(setting.runs[0].method)
+            scores = (setting.mean("valid", report.chosen_by), setting.mean("test", report.metric))
+            tick = "✓ " if setting is method.chosen else ""
+            words = ", ".join(f"{symbol}={value}" for symbol, value in pairs) or "—"
+            yield tick + method.label.long, words, [str(len(setting.runs)), *map(render.number, scores)]
+
+
+def _effect(comparison: Mapping[str, Any]) -> str:
+    """The difference of a comparison with its interval."""
+    effect = comparison.get("effect") or {}
+    if effect.get("difference") is None:
+        return "—"
+    low, high = effect.get("low"), effect.get("high")
+    interval = f" [{render.signed(low)}, {render.signed(high)}]" if low is not None and high is not None else ""
+    return render.signed(effect["difference"]) + interval
+
+
+def _p_value(p: float | None) -> str:
+    return "—" if p is None else f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
+
+
+def _policy(style: str, script: str) -> str:
+    style, script = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    allowed = f"style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _asset(name: str) -> str:
+    text = (resources.files("lidstone.lab.report") / "assets" / name).read_text(encoding="utf-8")
+    if "</" in text and not name.endswith("html"):
+        raise AssertionError(f"{name} must not contain '</': it would end its element")
+    return text

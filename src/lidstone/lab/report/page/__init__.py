@@ -1,1 +1,0 @@
-"""The page: one self-contained HTML file with tables, figures and an explorer."""
