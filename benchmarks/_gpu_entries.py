@@ -19,7 +19,7 @@ import torch
 import lidstone as ld
 from lidstone.loss.targets import Targets
 from lidstone.ngram.counts import count_ids
-from lidstone.text.corpora import read_lines
+from lidstone.text.reader import read_lines
 
 FOLDER = Path(os.environ.get("LIDSTONE_DATA", str(Path(__file__).parents[2] / "shared" / "data")))
 TEXT = "WikiText-2, IWSLT-14, Multi30k and Tatoeba, English and German"

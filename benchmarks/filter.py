@@ -26,7 +26,8 @@ from _timing import interleaved, write_results
 import lidstone as ld
 from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.kenlm.load import load_scorer
-from lidstone.text.corpora import data_root, read_lines
+from lidstone.text.corpora import data_root
+from lidstone.text.reader import read_lines
 
 ORDERS = (3, 5)
 DOCUMENT_LINES = 40

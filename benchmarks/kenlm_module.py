@@ -23,7 +23,7 @@ from _timing import interleaved, write_results
 
 import lidstone as ld
 import lidstone.kenlm as ours
-from lidstone.text.corpora import read_lines
+from lidstone.text.reader import read_lines
 
 HYPOTHESES = 10_000
 REPEATS = 8

@@ -28,7 +28,7 @@ from _timing import interleaved, peak_memory, wall_and_cpu, write_results
 
 import lidstone as ld
 from lidstone.ngram.counts import count_ids
-from lidstone.text.corpora import read_lines
+from lidstone.text.reader import read_lines
 from lidstone.text.tokenizer import learn_bpe, subword_vocabulary
 
 WIDTH = 512

@@ -24,7 +24,7 @@ from _timing import PEAK, interleaved, wall_and_cpu, write_results
 
 import lidstone as ld
 from lidstone.ngram.formats.safetensors import load_table
-from lidstone.text.corpora import read_lines
+from lidstone.text.reader import read_lines
 from lidstone.text.words import read_words
 
 ORDERS = (2, 3, 5)

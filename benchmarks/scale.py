@@ -54,7 +54,7 @@ if method.startswith("ray"):
     from lidstone.ray_cluster import connect
     from lidstone.ngram.cluster.counting import count_on_ray
     from lidstone.ngram.cluster.parted import gathered
-    from lidstone.text.reading.inputs import Input
+    from lidstone.text.inputs import Input
     connect(cpus=int(method[-1]))
     count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2, split_bytes=1024)
     fit_to_file(gathered(folder / "warm-parts"), folder / "warm-table", smoother, memory=memory // 2, engine=RayTasks())

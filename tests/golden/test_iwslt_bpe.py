@@ -2,7 +2,7 @@
 
 import pytest
 
-from lidstone.text.corpora import read_lines
+from lidstone.text.reader import read_lines
 from lidstone.text.tokenizer import BPE
 
 # lines and pieces: the validation and test rows of the data table of Malagutti et al. 2024

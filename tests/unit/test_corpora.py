@@ -12,7 +12,9 @@ import pytest
 import zstandard
 
 from lidstone.errors import TextError
-from lidstone.text.corpora import data_root, embedded_corpus, open_bytes, read_chunks, read_lines, split_sentences
+from lidstone.text.corpora import data_root, embedded_corpus, split_sentences
+from lidstone.text.reader import read_chunks, read_lines
+from lidstone.text.source import open_bytes
 
 TEXT = "ein Haus\nzwei Häuser\n𝄞 drei\n".encode()
 COMPRESS = {
@@ -30,6 +32,10 @@ def written(tmp_path, content, name="text.txt"):
     return path
 
 
+def joined(chunks):
+    return b"".join(chunk.data for chunk in chunks)
+
+
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_compression_is_told_by_content_not_by_name(tmp_path, kind):
     path = written(tmp_path, COMPRESS[kind](TEXT), "text.of.any.name")
@@ -40,7 +46,7 @@ def test_compression_is_told_by_content_not_by_name(tmp_path, kind):
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_concatenated_streams_are_read_to_the_end(tmp_path, kind):
     path = written(tmp_path, COMPRESS[kind](TEXT) * 2)
-    assert b"".join(read_chunks(path)) == TEXT * 2
+    assert joined(read_chunks(path)) == TEXT * 2
 
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst"])
@@ -67,20 +73,20 @@ def test_plain_text_that_begins_like_bzip2_stays_plain(tmp_path):
 
 @pytest.mark.parametrize("content", [TEXT, gzip.compress(TEXT)], ids=["plain", "gzip"])
 def test_standard_input(content):
-    code = "from lidstone.text.corpora import read_lines; print(sum(1 for _ in read_lines('-')))"
+    code = "from lidstone.text.reader import read_lines; print(sum(1 for _ in read_lines('-')))"
     done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True)
     assert done.stdout.strip() == b"3"
 
 
 def test_a_borrowed_stream_stays_open():
     stream = io.BytesIO(TEXT)
-    assert b"".join(read_chunks(stream)) == TEXT
+    assert joined(read_chunks(stream)) == TEXT
     assert not stream.closed
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_chunks_end_at_line_ends_and_lose_nothing(size):
-    chunks = list(read_chunks(io.BytesIO(TEXT + b"last"), size))
+    chunks = [chunk.data for chunk in read_chunks(io.BytesIO(TEXT + b"last"), chunk_bytes=size)]
     assert b"".join(chunks) == TEXT + b"last"
     assert all(chunk.endswith(b"\n") for chunk in chunks[:-1])
 
@@ -104,14 +110,15 @@ def test_lines(content, lines, size):
 
 
 def test_a_byte_order_mark_is_dropped_at_the_start_only():
-    assert list(read_chunks(io.BytesIO(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"), 4)) == [b"a\n", b"\xef\xbb\xbfb\n"]
+    chunks = read_chunks(io.BytesIO(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"), chunk_bytes=4)
+    assert [chunk.data for chunk in chunks] == [b"a\n", b"\xef\xbb\xbfb\n"]
 
 
 @pytest.mark.parametrize("size", [1, 5, 1 << 20])
 def test_bad_utf8_is_placed_by_line_and_byte_in_any_chunk(tmp_path, size):
     path = written(tmp_path, b"ab\ncd\nef \xe4 gh\nij\n")  # 3 + 3 bytes, then "ef ": byte 9 of line 3
     with pytest.raises(TextError, match=r"text\.txt is not UTF-8: 0xe4 in line 3, at byte 9") as caught:
-        list(read_chunks(path, size))
+        list(read_chunks(path, chunk_bytes=size))
     assert "iconv" in caught.value.hint
 
 
@@ -123,7 +130,7 @@ def test_a_character_cut_off_by_the_end_of_the_file_is_bad_utf8():
 @pytest.mark.parametrize("size", [1, 1 << 20])
 def test_nul_bytes_are_placed_by_line_and_byte(size):
     with pytest.raises(TextError, match="NUL byte in line 2, at byte 3"):
-        list(read_chunks(io.BytesIO(b"a\nb\0\n"), size))
+        list(read_chunks(io.BytesIO(b"a\nb\0\n"), chunk_bytes=size))
 
 
 def test_missing_files_and_folders_are_text_errors(tmp_path):

@@ -24,7 +24,7 @@ from lidstone.ngram.cluster.tasks import BLANK, Job, Space, add_bucket, count_bl
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.formats.safetensors import save
 from lidstone.ngram.smoothers.registry import get_smoother
-from lidstone.text.reading.inputs import Input
+from lidstone.text.inputs import Input
 
 LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)
 TEXT = "a b c a d\nb c e\nf a b\ng a\n" * 12

@@ -22,7 +22,7 @@ from lidstone.ngram.disk import external, runs
 from lidstone.ngram.disk.external import count_to_file
 from lidstone.ngram.disk.output import assembly, dropping
 from lidstone.ngram.formats.safetensors import load_counts, save
-from lidstone.text import blocks
+from lidstone.text import words
 from lidstone.text.vocabulary import Vocabulary
 
 MEMORY = 1 << 40
@@ -36,7 +36,7 @@ def tiny(monkeypatch):
 
 
 def set_sizes(monkeypatch, *, tokens, nodes, chunk=16):
-    monkeypatch.setattr(blocks, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(words, "CHUNK_BYTES", chunk)
     monkeypatch.setattr(external, "block_tokens", lambda *_: tokens)
     monkeypatch.setattr(external, "bucket_nodes", lambda *_: nodes)
     monkeypatch.setattr(assembly, "BLOCK_NODES", 5)
@@ -208,8 +208,8 @@ KILLED = """
 import sys
 from pathlib import Path
 from lidstone.ngram.disk import external, runs
-from lidstone.text import blocks
-blocks.CHUNK_BYTES = 16
+from lidstone.text import words
+words.CHUNK_BYTES = 16
 external.block_tokens = lambda *_: 7
 external.bucket_nodes = lambda *_: 60
 stop_at, counted = int(sys.argv[3]), []

@@ -217,7 +217,7 @@ def test_compressed_in_and_out(tmp_path, suffix):
     text = "\n".join(lines(50)) + "\n"
     (tmp_path / "in.txt.gz").write_bytes(gzip.compress(text.encode()))
     filter_documents(TABLE, [tmp_path / "in.txt.gz"] * 2, tmp_path / f"o.txt{suffix}", bare=True, chunk_bytes=99)
-    from lidstone.text.reading.streams import open_bytes
+    from lidstone.text.source import open_bytes
 
     with open_bytes(tmp_path / f"o.txt{suffix}") as stream:
         assert stream.read().decode() == text * 2

@@ -17,9 +17,8 @@ from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
 from lidstone.ngram.smoothers.base import FallbackUsed
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
-from lidstone.text import parallel_words
-from lidstone.text.parallel_words import read_words_in_parallel
-from lidstone.text.reading.ranges import FileRange
+from lidstone.text import words
+from lidstone.text.reader import FileRange
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import read_words
 
@@ -29,9 +28,8 @@ TEXTS = st.text(alphabet=f"abé{MARK} \n", max_size=80)
 
 def threaded(monkeypatch, threads):
     """As if the machine had so many cores, and nothing were too small for them."""
-    monkeypatch.setattr(parallel_words, "cores", lambda: threads)
-    monkeypatch.setattr(parallel_words, "PARALLEL_BYTES", 1)
-    monkeypatch.setattr(parallel_words, "CHUNK_BYTES", 8)
+    monkeypatch.setattr(words, "cores", lambda: threads)
+    monkeypatch.setattr(words, "PARALLEL_BYTES", 1)
     monkeypatch.setattr(parallel, "cores", lambda: threads)
     monkeypatch.setattr(parallel, "PARALLEL_ITEMS", 1)
 
@@ -44,8 +42,8 @@ def test_text_is_read_as_by_one_thread(tmp_path_factory, text, threads, blank, f
     vocab = Vocabulary.from_words(["b", "ab"]) if fixed else None
     with pytest.MonkeyPatch.context() as monkeypatch:
         threaded(monkeypatch, threads)
-        ids, found = read_words_in_parallel([path], vocab, blank=blank)
-    expected, same = read_words(path, vocab, blank=blank)
+        ids, found = read_words([path], vocab, blank=blank, chunk_bytes=8)
+    expected, same = read_words(path, vocab, blank=blank, threads=1)
     assert ids.tolist() == expected.tolist() and found == same
 
 
@@ -67,7 +65,7 @@ def test_an_error_is_told_with_its_line(tmp_path, monkeypatch):
     threaded(monkeypatch, 3)
     (tmp_path / "text").write_bytes(b"a b\n" * 30 + b"a <s>\n")
     with pytest.raises(TextError, match=r"reserved word <s> \(.*line 31\)"):
-        read_words_in_parallel(tmp_path / "text")
+        read_words(tmp_path / "text", chunk_bytes=8)
 
 
 @pytest.mark.filterwarnings("ignore::lidstone.ngram.smoothers.base.FallbackUsed")

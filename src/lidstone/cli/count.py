@@ -26,7 +26,7 @@ from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
-    from lidstone.text.reading.inputs import Input
+    from lidstone.text.inputs import Input
     from lidstone.text.vocabulary import Vocabulary
 
 Facts = dict[str, Any]
@@ -59,7 +59,7 @@ def count(
 ) -> None:
     """Count the n-grams of a text: one sentence per line, words separated by spaces."""
     from lidstone.ngram.trie import check_order
-    from lidstone.text.reading.inputs import expand
+    from lidstone.text.inputs import expand
 
     check_order(order)
     check_engine(engine, address)
@@ -95,7 +95,7 @@ def count_here(
     from lidstone.ngram.disk.external import count_to_file
     from lidstone.ngram.disk.memory import parse_size
     from lidstone.ngram.formats.safetensors import save
-    from lidstone.text.reading.inputs import readable
+    from lidstone.text.inputs import readable
 
     kept = inputs
     if skip_bad:
@@ -117,7 +117,7 @@ def count_as_run(inputs: list[Input], order: int, output: Path, run: Path, thres
     from lidstone.lab.run.saved import load_pipeline
     from lidstone.ngram.counts import count
     from lidstone.ngram.formats.safetensors import save
-    from lidstone.text.corpora import read_lines
+    from lidstone.text.reader import read_lines
 
     pipeline = load_pipeline(run)
     lines = [line for item in inputs for line in read_lines(item.open())]

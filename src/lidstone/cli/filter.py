@@ -79,7 +79,7 @@ def read_scorer(path: str) -> tuple[Scorer, str]:
     from lidstone.ngram.formats.remote import as_url, read_remote
     from lidstone.ngram.kenlm.load import load_scorer
     from lidstone.ngram.kenlm.sources import scorer_of_table
-    from lidstone.text.reading.kinds import kind_of_file
+    from lidstone.text.source import kind_of_file
 
     if url := as_url(path):
         return read_remote(url, lambda file: read_scorer(str(file)))

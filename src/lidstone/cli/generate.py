@@ -50,7 +50,7 @@ def generate(
 
 
 def _prompts(text: str | None) -> list[str]:
-    from lidstone.text.corpora import read_lines
+    from lidstone.text.reader import read_lines
 
     if text is None and sys.stdin.isatty():
         return [""]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from lidstone.errors import LidstoneError
-from lidstone.text.reading.kinds import NAMES, Kind, kind_of_file
-from lidstone.text.reading.streams import COMPRESSED
+from lidstone.text.source import COMPRESSED, KIND_NAMES, Kind, kind_of_file
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -137,7 +136,7 @@ def read_table(path: str) -> BackoffTable:
 
     kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
     if kind in ("text", "zip"):
-        raise LidstoneError(f"{path} is {NAMES[kind]}, not a model", hint=_HINTS[kind])
+        raise LidstoneError(f"{path} is {KIND_NAMES[kind]}, not a model", hint=_HINTS[kind])
     ours = kind in ("table", "counts", "safetensors", "kenlm") or path.endswith(".safetensors")
     return load_table(path) if ours else read_arpa(path)
 
@@ -161,7 +160,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
         from lidstone.ngram.formats.safetensors import load
 
         return load(path).vocab
-    from lidstone.text.corpora import read_lines
+    from lidstone.text.reader import read_lines
     from lidstone.text.vocabulary import Vocabulary
 
     words = [line.strip(" \t\r") for line in read_lines(path)]

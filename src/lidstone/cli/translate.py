@@ -25,7 +25,7 @@ def translate(
     from lidstone.lab.run.run import quiet_transformers
     from lidstone.lab.run.saved import load_saved
     from lidstone.lab.run.use import translate_lines
-    from lidstone.text.corpora import read_lines
+    from lidstone.text.reader import read_lines
 
     quiet_transformers()
     saved = load_saved(run, task="mt")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lidstone.ngram.counting_kernels import AHEAD, cut_children
 from lidstone.ngram.trie import Trie
 from lidstone.parallel import threads_for
-from lidstone.text.interning import prefetch
+from lidstone.text.memory import prefetch_item
 
 
 def adjusted_counts(trie: Trie, counts: NDArray[np.int32], threads: int | None = None) -> NDArray[np.int32]:
@@ -68,5 +68,5 @@ def count_suffixes(suffixes, begins, ends, adjusted):  # type: ignore[no-untyped
     for begin, end in zip(begins, ends):  # noqa: B905
         for node in range(begin, end):
             if node + AHEAD < len(suffixes):
-                prefetch(adjusted, np.int64(suffixes[node + AHEAD]))
+                prefetch_item(adjusted, np.int64(suffixes[node + AHEAD]))
             adjusted[np.uint64(suffixes[node])] += 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.text.interning import prefetch
+from lidstone.text.memory import prefetch_item
 
 AHEAD = 32
 """How many entries before its use a word is asked for: about as long as memory takes to answer."""
@@ -121,7 +121,7 @@ def extend_words(stream, entries, counts, first_word, starts, extended, ahead): 
         end += counts[word]
         while i < end:
             if i + AHEAD < len(entries):
-                prefetch(stream, np.int64(entries[i + AHEAD] - np.uint32(1)))
+                prefetch_item(stream, np.int64(entries[i + AHEAD] - np.uint32(1)))
             position = entries[i] - np.uint32(1)
             before = stream[position]
             place = np.int64(stream[position - np.uint32(position > 0)]) if ahead else np.int64(position)
@@ -138,7 +138,7 @@ def extend(stream, entries, starts, extended, shift, ahead):  # type: ignore[no-
     """
     for i in range(len(entries)):
         if i + AHEAD < len(entries):
-            prefetch(stream, np.int64(np.uint32(entries[i + AHEAD]) - np.uint32(1)))
+            prefetch_item(stream, np.int64(np.uint32(entries[i + AHEAD]) - np.uint32(1)))
         entry = entries[i]
         position = np.uint32(entry) - np.uint32(1)
         word = stream[position]
@@ -185,7 +185,7 @@ def group(entries, followed, base, node, shift, first, words, suffixes, counts):
             start, suffix = i, entries[i] >> shift
             while i < end and entries[i] >> shift == suffix:
                 if i + AHEAD < len(entries):
-                    prefetch(words, np.int64(entries[i + AHEAD] >> shift))
+                    prefetch_item(words, np.int64(entries[i + AHEAD] >> shift))
                 if shift:
                     entries[i] = np.int64(node) << 32 | (entries[i] & 0xFFFFFFFF)
                 i += 1

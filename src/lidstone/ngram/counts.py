@@ -23,9 +23,8 @@ from lidstone.ngram.trie import Trie, check_order, restrict
 from lidstone.text.datasets import Sentences, check_vocabulary, id_stream
 from lidstone.text.display import html_table
 from lidstone.text.history import sentence_stream
-from lidstone.text.parallel_words import read_words_in_parallel
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.words import Blank, Sources
+from lidstone.text.words import Blank, Sources, read_words
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,7 +174,7 @@ def count_text(
     (1, 5)
     """
     check_order(order)
-    ids, vocab = read_words_in_parallel(sources, vocab, blank=blank, show=show)
+    ids, vocab = read_words(sources, vocab, blank=blank, show=show)
     stream = sentence_stream(ids, vocab)
     del ids  # counting is where memory is highest, and needs the stream alone
     return _count(stream, vocab, order, thresholds)

@@ -1,58 +1,16 @@
-"""Reading text: checked chunks and lines of any source, and the corpus that comes with Python.
-
-Text is UTF-8 without NUL bytes. A line ends at a line feed alone; a carriage return before it and a byte
-order mark at the start of the text are dropped. Errors name the file, line and byte.
-"""
+"""Sentences to begin with: the corpus that comes with Python, its words, and how it is split; the folder of corpora."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from lidstone.errors import DataError, InputError, TextError
-from lidstone.text.reading.kinds import HEAD, kind_of, not_text
-from lidstone.text.reading.lines import MARK, whole_lines
-from lidstone.text.reading.streams import Source, name_of, open_bytes
-
-__all__ = [
-    "Source",
-    "aligned",
-    "data_root",
-    "embedded_corpus",
-    "open_bytes",
-    "read_chunks",
-    "read_lines",
-    "split_sentences",
-    "tokenize",
-]
+from lidstone.errors import DataError, InputError
 
 Sentence = TypeVar("Sentence")
-
-
-def read_chunks(source: Source, chunk_bytes: int = 1 << 24) -> Iterator[bytes]:
-    r"""Yield the text in pieces of about `chunk_bytes` that end at a line end, the last one perhaps not.
-
-    >>> import io
-    >>> list(read_chunks(io.BytesIO(b"a\nbc\nd"), chunk_bytes=3))
-    [b'a\n', b'bc\n', b'd']
-    """
-    for chunk, _ in _checked(source, chunk_bytes):
-        yield chunk
-
-
-def read_lines(source: Source, chunk_bytes: int = 1 << 22) -> Iterator[str]:
-    r"""Yield lines without their ends.
-
-    >>> import io
-    >>> list(read_lines(io.BytesIO("é a\r\n\nb".encode())))
-    ['é a', '', 'b']
-    """
-    for _, text in _checked(source, chunk_bytes):
-        lines = text.removesuffix("\n").split("\n")
-        yield from (line.removesuffix("\r") for line in lines)
 
 
 def data_root() -> Path | None:
@@ -103,39 +61,6 @@ def split_sentences(
     for number, sentence in enumerate(sentences):
         parts[max(0, number // block % 10 - 7)].append(sentence)
     return parts
-
-
-def _checked(source: Source, chunk_bytes: int) -> Iterator[tuple[bytes, str]]:
-    offset = lines = 0
-    for chunk in whole_lines(source, chunk_bytes):
-        kind = "text" if offset else kind_of(chunk[:HEAD])
-        if kind not in ("text", "arpa", "binary"):  # for binary data the decoder reports the first bad byte
-            raise not_text(kind, source)
-        text = _decode(chunk, name_of(source), offset, lines)
-        offset, lines = offset + len(chunk), lines + chunk.count(b"\n")
-        if offset == len(chunk) and chunk.startswith(MARK):
-            chunk, text = chunk[len(MARK) :], text[1:]
-        if chunk:
-            yield chunk, text
-
-
-def _decode(chunk: bytes, name: str, offset: int, lines: int) -> str:
-    try:
-        text = chunk.decode()
-    except UnicodeDecodeError as error:
-        line = lines + chunk.count(b"\n", 0, error.start) + 1
-        raise TextError(
-            f"{name} is not UTF-8: 0x{chunk[error.start]:02x} in line {line}, at byte {offset + error.start}",
-            hint="convert it, for example with iconv -f latin1 -t utf-8",
-        ) from error
-    zero = chunk.find(b"\0")
-    if zero >= 0:
-        line = lines + chunk.count(b"\n", 0, zero) + 1
-        raise TextError(
-            f"{name} has a NUL byte in line {line}, at byte {offset + zero}",
-            hint="this is not plain text; for UTF-16, convert it with iconv -f utf-16 -t utf-8",
-        )
-    return text
 
 
 def aligned(texts: Sequence[Iterable[str]], names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -2,9 +2,8 @@
 
 An open-addressing table maps each word to its number, the order of its first appearance. Words of up to
 eight bytes are their own key, padded with zeros, so that equal keys mean equal words; longer ones are
-hashed eight bytes at a time, marked by a top byte of 0xFF, which UTF-8 never has, and compared in full
-with the copy in the arena, which has each known word once, followed by a line feed. For little-endian
-machines, as are all that numba supports.
+hashed, marked by a top byte of 0xFF, which UTF-8 never has, and compared in full with the copy in the
+arena, which has each known word once, followed by a line feed.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
-from numba.extending import intrinsic
+
+from lidstone.text.memory import address_of, prefetch_item
+from lidstone.text.tokens import LINE_FEED, first_bytes, next_token, word_hash
 
 DONE, FULL, RESERVED, UNKNOWN = 0, 1, 2, 3
 """Why `intern` stopped: text finished; table full; a reserved word; an unknown word where none may be."""
@@ -25,89 +25,21 @@ POSITION, IDS, SENTENCE, WORDS, ARENA = 0, 1, 2, 3, 4
 AHEAD = 32
 """How many words are found before the first of them is looked up: their slots arrive from memory meanwhile."""
 
-_HIGH = np.uint64(0x8080808080808080)
-_BELOW_33 = np.uint64(0x2121212121212121)
 _LONG = np.uint64(0xFF00000000000000)
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ODD_TOO = np.uint64(0xD6E8FEB86659FD93)
 
 
-@intrinsic
-def prefetch(typing: Any, array: Any, index: Any) -> Any:
-    """Ask for an item that will be read soon."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        builder.call(ask, [place, *(ir.Constant(number, value) for value in (0, 3, 1))])  # read, keep, data
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
-
-
-@intrinsic
-def _load8(typing: Any, array: Any, offset: Any) -> Any:
-    """Eight bytes of a uint8 array from `offset` on, aligned or not, as one number."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.gep(data, [arguments[1]])
-        return builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
-
-    return types.uint64(array, types.int64), generate
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _is_separator(byte: int) -> bool:
-    return byte == 32 or byte == 10 or byte == 9 or byte == 13
-
-
-@njit(nogil=True, cache=True)
-def _word_end(text: Any, position: int) -> int:
-    """The first separator from `position` on; eight bytes at a time look for any below 33."""
-    while True:
-        block = _load8(text, position)
-        low = (block - _BELOW_33) & ~block & _HIGH
-        if low == 0:
-            position += 8
-            continue
-        position += trailing_zeros(low) >> 3
-        if _is_separator(text[position]):
-            return position
-        position += 1  # another control character, part of the word
-
-
-@njit(nogil=True, cache=True)
-def _first_bytes(text: Any, position: int, size: int) -> Any:
-    """The next `size` bytes, at most 8, padded with zeros."""
-    block = _load8(text, position)
-    return block if size >= 8 else block & ~(_ALL << np.uint64(8 * size))
-
-
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _key(text: Any, begin: int, end: int) -> Any:
-    if end - begin <= 8:
-        return _first_bytes(text, begin, end - begin)
-    key = np.uint64(end - begin)
-    for position in range(begin, end, 8):
-        key = (key ^ _first_bytes(text, position, end - position)) * _ODD
-        key ^= key >> np.uint64(29)
-    return key | _LONG
+    return first_bytes(text + begin, end - begin) if end - begin <= 8 else word_hash(text, begin, end) | _LONG
 
 
 @njit(nogil=True, cache=True)
-def _same(text: Any, begin: int, end: int, arena: Any, starts: Any, number: int) -> bool:
-    """Whether text[begin:end] is word `number` of the arena."""
-    other, size = starts[number], end - begin
-    if starts[number + 1] - other - 1 != size:
-        return False
+def _same(one: int, other: int, size: int) -> bool:
+    """Whether `size` bytes at two addresses are the same."""
     for offset in range(0, size, 8):
-        block = _first_bytes(text, begin + offset, size - offset)
-        if block != _first_bytes(arena, other + offset, size - offset):
+        if first_bytes(one + offset, size - offset) != first_bytes(other + offset, size - offset):
             return False
     return True
 
@@ -135,7 +67,7 @@ def fill(table: Any, words: int) -> None:
     for word in range(words):
         end = starts[word + 1] - 1
         if end > starts[word]:
-            key = _key(arena, starts[word], end)
+            key = _key(address_of(arena), starts[word], end)
             slot = _first_slot(keys, key)
             while slots[slot]:
                 slot = (slot + 1) & (keys.size - 1)
@@ -166,27 +98,21 @@ def intern(
     position, written, sentence = state[POSITION], state[IDS], state[SENTENCE]
     begins, ends = np.empty(AHEAD, np.int64), np.empty(AHEAD, np.int64)
     found_keys, found_slots = np.empty(AHEAD, np.uint64), np.empty(AHEAD, np.int64)
-    status, last = DONE, text.size - 8
+    status, last, address, known = DONE, text.size - 8, address_of(text), address_of(arena)
     while position < last and status == DONE:
         items = 0
         while items < AHEAD and position < last:  # find some words, and ask for their slots
-            byte = text[position]
-            begins[items] = position
-            if _is_separator(byte):
-                position += 1
-                ends[items] = position
-                items += byte == 10
-                continue
-            position = _word_end(text, position)
-            ends[items] = position
-            found_keys[items] = _key(text, begins[items], position)
-            found_slots[items] = _first_slot(keys, found_keys[items])
-            prefetch(keys, found_slots[items])
-            prefetch(slots, found_slots[items])
-            items += 1
+            begin, position = next_token(address, position, last, LINE_FEED, False)
+            begins[items], ends[items] = begin, position
+            if begin < last and text[begin] != LINE_FEED:
+                found_keys[items] = _key(address, begin, position)
+                found_slots[items] = _first_slot(keys, found_keys[items])
+                prefetch_item(keys, found_slots[items])
+                prefetch_item(slots, found_slots[items])
+            items += begin < last
         for item in range(items):  # look them up; probing is inlined: as a function it would count references per word
             begin, end = begins[item], ends[item]
-            if text[begin] == 10:
+            if text[begin] == LINE_FEED:
                 if blank or written > sentence:
                     ids[written] = eos
                     written += 1
@@ -195,7 +121,13 @@ def intern(
             key, slot = found_keys[item], found_slots[item]
             number: Any = np.int64(slots[slot]) - 1
             while number >= 0:
-                if keys[slot] == key and (key < _LONG or _same(text, begin, end, arena, starts, number)):
+                if keys[slot] == key and (
+                    key < _LONG
+                    or (
+                        starts[number + 1] - starts[number] - 1 == end - begin
+                        and _same(address + begin, known + starts[number], end - begin)
+                    )
+                ):
                     break
                 slot = (slot + 1) & (keys.size - 1)
                 number = np.int64(slots[slot]) - 1

@@ -15,8 +15,8 @@ from typing import Any
 
 from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.files import write_text
-from lidstone.text.corpora import read_lines
 from lidstone.text.merges import learn_merges
+from lidstone.text.reader import read_lines
 from lidstone.text.vocabulary import EOS, UNK, Vocabulary
 
 PAD = "<pad>"

@@ -1,25 +1,30 @@
-"""Text to ids: words are separated by spaces, tabs and line ends; a line is a sentence.
+"""Text to ids: a word is what stands between blanks (`tokens.py`), a line is a sentence.
 
-Separators are space, tab, carriage return and line feed, as for KenLM; other Unicode spaces belong to words. A line
-without words is skipped, or it is a sentence without words, as for KenLM (`blank`). The stream of ids holds, for each
-sentence, its words and then eos; `<s>` is not stored. The text is read in chunks: `read_words` keeps the ids of all,
-`read_batches` of some lines at a time. `slow_read_words` is the simple reference implementation.
+A line without words is skipped, or it is a sentence without words, as for KenLM (`blank`). The stream of ids holds, for
+each sentence, its words and then eos; `<s>` is not stored. `read_words` gives the ids of all text, with all cores for a
+large file; `read_batches` and `read_blocks` give those of some lines at a time, `read_blocks` from the end of any block
+on. `slow_read_words` is the simple reference implementation.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from lidstone.errors import InputError, TextError
+from lidstone.errors import InputError, LidstoneError, TextError
+from lidstone.parallel import cores, over_ranges
 from lidstone.progress import progress_bar
-from lidstone.text.corpora import Source, read_chunks, read_lines
-from lidstone.text.reading.kinds import HEAD, kind_of, not_text
-from lidstone.text.reading.streams import COMPRESSED, name_of
+from lidstone.text import interning
+from lidstone.text.reader import Chunk, FileRange, Place, byte_ranges, read_chunks, read_lines
+from lidstone.text.source import Source, is_plain, name_of, plain_size
+from lidstone.text.tokens import PADDING
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 Ids = npt.NDArray[np.int32]
@@ -27,6 +32,9 @@ Sources = Source | Sequence[Source]
 Blank = Literal["skip", "count"]
 """How lines without words are treated: skipped, or counted as empty sentences (`</s>` alone)"""
 SEPARATORS = b" \t\r\n"
+CHUNK_BYTES = 1 << 18
+PARALLEL_BYTES = 1 << 22
+"""A smaller file is left to one thread."""
 
 
 class Batch(NamedTuple):
@@ -38,6 +46,18 @@ class Batch(NamedTuple):
     """the lines themselves"""
 
 
+@dataclass(frozen=True)
+class Block:
+    """Some sentences, and where they end."""
+
+    ids: Ids
+    new_words: bytes
+    """the words that occur here for the first time, each followed by a line feed"""
+    end: Place
+    raw: int
+    """how many bytes of the file that `end` is in are read, before decompression"""
+
+
 def read_words(
     sources: Sources,
     vocab: Vocabulary | None = None,
@@ -45,28 +65,36 @@ def read_words(
     blank: Blank = "skip",
     show: bool = False,
     seen: Callable[[bytes], None] | None = None,
-    chunk_bytes: int = 1 << 18,
+    chunk_bytes: int = CHUNK_BYTES,
+    threads: int | None = None,
 ) -> tuple[Ids, Vocabulary]:
     r"""Read one text, or several one after the other, as a stream of ids and their vocabulary.
 
     Without `vocab`, ids are given in order of first appearance after 0 `<unk>` and 1 `</s>`. With it, unknown
     words become `vocab.unk`. `blank="count"` makes a line without words a sentence, too. `show` shows a progress
-    bar; `seen` is called with the text, some lines at a time.
+    bar; `seen` is called with the text, some lines at a time. One large plain file is read by all cores unless
+    `threads` says otherwise; the ids are the same.
 
     >>> import io
     >>> ids, vocab = read_words(io.BytesIO(b"b a b\n\n c <unk>\n"))
     >>> ids.tolist(), vocab.tokens
     ([2, 3, 2, 1, 4, 0, 1], ('<unk>', '</s>', 'b', 'a', 'c'))
     """
+    path, threads = _large_file(sources), threads or cores()
+    if path and threads > 1 and seen is None:
+        try:
+            return _read_in_parallel(path, vocab, blank, threads, show, chunk_bytes)
+        except LidstoneError:  # one thread raises it with the right line number
+            pass
     reader = WordReader(vocab, blank)
-    for chunk in _read_chunks(reader, sources, show, chunk_bytes, keep=True):
+    for chunk in _chunks_read(reader, sources, show, chunk_bytes, keep=True):
         if seen is not None:
-            seen(chunk)
+            seen(chunk.data)
     return reader.ids, vocab or reader.vocabulary()
 
 
 def read_batches(
-    sources: Sources, vocab: Vocabulary, *, show: bool = False, chunk_bytes: int = 1 << 20
+    sources: Sources, vocab: Vocabulary | None, *, show: bool = False, chunk_bytes: int = 1 << 20
 ) -> Iterator[Batch]:
     r"""Read texts some lines at a time, in constant memory; lines without words are included.
 
@@ -75,24 +103,109 @@ def read_batches(
     [[2, 1, 1, 0, 1]]
     """
     reader = WordReader(vocab, "count")
-    for chunk in _read_chunks(reader, sources, show, chunk_bytes, keep=False):
-        yield Batch(reader.take(), chunk)
+    for chunk in _chunks_read(reader, sources, show, chunk_bytes, keep=False):
+        yield Batch(reader.take(), chunk.data)
 
 
-def _read_chunks(reader: WordReader, sources: Sources, show: bool, chunk_bytes: int, *, keep: bool) -> Iterator[bytes]:
+def read_blocks(
+    sources: Sequence[Source],
+    tokens: int,
+    vocab: Vocabulary | None = None,
+    *,
+    blank: Blank = "skip",
+    start: Place | None = None,
+    known: bytes = b"",
+) -> Iterator[Block]:
+    r"""Blocks of about `tokens` tokens, but at least one chunk of text; `known` are the words before `start`.
+
+    The ids are those of `read_words`. A file that changes while it is read is an error.
+
+    >>> import io
+    >>> [(block.ids.tolist(), block.new_words) for block in read_blocks([io.BytesIO(b"b a b\nc\n")], tokens=10)]
+    [([2, 3, 2, 1, 4, 1], b'b\na\nc\n')]
+    """
+    reader = WordReader(vocab, blank)
+    for chunk in read_chunks(io.BytesIO(known), chunk_bytes=CHUNK_BYTES):  # gives them the same ids as before
+        reader.read(chunk.data, "the words so far", 0)
+        reader.take()
+    arena = int(reader.state[4])
+    for chunk in read_chunks(sources, start, chunk_bytes=CHUNK_BYTES, watch=True):
+        reader.read(chunk.data, chunk.name, chunk.begin.line)
+        if len(reader.ids) >= tokens:
+            yield Block(reader.take(), reader.arena[arena : reader.state[4]].tobytes(), chunk.end, chunk.raw)
+            arena = int(reader.state[4])
+    if len(reader.ids):
+        yield Block(reader.take(), reader.arena[arena : reader.state[4]].tobytes(), Place(len(sources)), 0)
+
+
+def words_of(text: bytes) -> Vocabulary:
+    """The vocabulary of words in order of appearance, each followed by a line feed."""
+    return Vocabulary.from_words(text.decode().split("\n")[:-1])
+
+
+def _chunks_read(reader: WordReader, sources: Sources, show: bool, chunk_bytes: int, *, keep: bool) -> Iterator[Chunk]:
     """Let the reader read all sources, and yield the text that it has just read; `keep` if all ids are kept."""
     for source in _each(sources):
-        size = _plain_size(source)
+        size = plain_size(source)
         reader.expect(size or 0 if keep else 0)
         with progress_bar(size, f"reading {name_of(source)}", show=show, unit="bytes") as advance:
-            lines = 0
-            for chunk in read_chunks(source, chunk_bytes):
-                if not lines and kind_of(chunk[:HEAD]) == "arpa":
-                    raise not_text("arpa", source)
-                reader.read(chunk, name_of(source), lines)
+            for chunk in read_chunks(source, chunk_bytes=chunk_bytes):
+                reader.read(chunk.data, chunk.name, chunk.begin.line)
                 yield chunk
-                lines += chunk.count(b"\n")
-                advance(len(chunk))
+                advance(len(chunk.data))
+
+
+def _large_file(sources: Sources) -> Path | None:
+    """The file, if there is only one, and it is large and plain."""
+    only = sources[0] if isinstance(sources, (list, tuple)) and len(sources) == 1 else sources
+    size = plain_size(only) if isinstance(only, (str, Path)) else None
+    return Path(only) if size and size >= PARALLEL_BYTES and is_plain(only) else None  # type: ignore[arg-type]
+
+
+def _read_in_parallel(
+    path: Path, vocab: Vocabulary | None, blank: Blank, threads: int, show: bool, chunk_bytes: int
+) -> tuple[Ids, Vocabulary]:
+    """Each thread reads a range of lines with its own table of words.
+
+    Then the words of the second range are looked up in the table of the first, in the order in which they appeared, and
+    so on: this gives the same ids as a single reader.
+    """
+    size = path.stat().st_size
+    ranges = byte_ranges(size, -(-size // threads))
+    with progress_bar(size, f"reading {path}", show=show, unit="bytes") as advance, ThreadPoolExecutor(threads) as pool:
+
+        def read(bounds: tuple[int, int]) -> WordReader:
+            reader = WordReader(vocab, blank)
+            reader.expect(bounds[1] - bounds[0])
+            with FileRange(path, *bounds) as source:
+                for chunk in read_chunks(source, chunk_bytes=chunk_bytes):  # type: ignore[arg-type]
+                    reader.read(chunk.data, str(path), 0)
+                    advance(len(chunk.data))
+            return reader
+
+        readers = list(pool.map(read, ranges))
+    return _joined(readers, fixed=vocab is not None), vocab or readers[0].vocabulary()
+
+
+def _joined(readers: list[WordReader], *, fixed: bool) -> Ids:
+    """The ids of all readers, numbered by the first one, which adds the words of the others to its table."""
+    first, *others = readers
+    sizes = [len(reader.ids) for reader in readers]
+    ids = np.empty(sum(sizes), np.int32)
+    end = sizes[0]
+    for reader, size in zip(others, sizes[1:], strict=True):
+        if fixed:
+            ids[end : end + size] = reader.ids
+        else:
+            _renumber(reader.ids, first.learn(reader.new_words), ids[end : end + size])
+        end += size
+    ids[: sizes[0]] = first.ids
+    return ids
+
+
+def _renumber(ids: Ids, numbers: Ids, found: Ids) -> None:
+    """Let found = numbers[ids], with all cores and without a copy of the ids."""
+    over_ranges(lambda start, stop: interning.renumber(ids[start:stop], numbers, found[start:stop]), len(ids))
 
 
 def slow_read_words(
@@ -154,10 +267,8 @@ class WordReader:
 
     def read(self, chunk: bytes, name: str, lines: int) -> None:
         """Append the ids of whole lines; for errors, the source's name and how many lines came before."""
-        from lidstone.text import interning
-
         end = b"" if chunk.endswith(b"\n") else b"\n"
-        text = np.frombuffer(b"".join((chunk, end, bytes(8))), dtype=np.uint8)
+        text = np.frombuffer(b"".join((chunk, end, PADDING)), dtype=np.uint8)
         self._reserve(text.size)
         self.state[interning.POSITION] = 0
         while status := self._intern(text):
@@ -193,8 +304,6 @@ class WordReader:
         return Vocabulary(len(words) + 2, eos=1, unk=0, tokens=(unk, eos, *words))
 
     def _intern(self, text: npt.NDArray[np.uint8]) -> int:
-        from lidstone.text import interning
-
         table = interning.Table(self.keys, self.slots, self.arena, self.starts)
         rules = self.fixed, self.unknown, self.eos, self.blank
         return interning.intern(text, table, self.meaning, *rules, self.all_ids, self.state)
@@ -206,8 +315,6 @@ class WordReader:
             self.arena = _grown(self.arena, int(self.state[4]) + size + 8)
 
     def _enlarge_table(self) -> None:
-        from lidstone.text import interning
-
         slots = max(1 << 12, 1 << (4 * int(self.state[3])).bit_length())
         self.keys, self.slots = np.full(slots, 0, np.uint64), np.full(slots, 0, np.int32)
         self.starts = _grown(self.starts, slots // 2 + 2)
@@ -270,10 +377,3 @@ def _each(sources: Sources) -> Iterator[Source]:
         yield from sources
     else:
         yield sources  # type: ignore[misc]
-
-
-def _plain_size(source: Source) -> int | None:
-    """The number of bytes to read, if it is known from the size of the file."""
-    if isinstance(source, (str, Path)) and str(source) != "-" and Path(source).suffix not in COMPRESSED:
-        return Path(source).stat().st_size if Path(source).is_file() else None
-    return None

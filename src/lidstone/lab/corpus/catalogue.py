@@ -17,8 +17,9 @@ from lidstone.lab.corpus.cleaning import Sample
 from lidstone.lab.corpus.sources import DATASETS
 from lidstone.lab.recipe.mistakes import nearest
 from lidstone.lab.recipe.sections import Corpus, Files
-from lidstone.text.corpora import aligned, embedded_corpus, read_lines, split_sentences
-from lidstone.text.reading.streams import COMPRESSED
+from lidstone.text.corpora import aligned, embedded_corpus, split_sentences
+from lidstone.text.reader import read_lines
+from lidstone.text.source import COMPRESSED
 
 _ENDINGS = ("", *COMPRESSED)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from lidstone.text.reading.streams import COMPRESSED
+from lidstone.text.source import COMPRESSED
 
 Tokenization = Literal["none", "moses", "done"]
 SAMPLE = 20_000  # lines that the guesses are based on

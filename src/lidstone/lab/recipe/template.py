@@ -17,7 +17,8 @@ from lidstone.files import write_text
 from lidstone.lab.recipe.guess import Facts, examine, study_name
 from lidstone.lab.recipe.recipe import make_recipe
 from lidstone.lab.recipe.yaml import parse_yaml
-from lidstone.text.corpora import aligned, read_lines
+from lidstone.text.corpora import aligned
+from lidstone.text.reader import read_lines
 
 BLOCK = 128
 """Language models read and train on rows of this many tokens."""

@@ -16,9 +16,9 @@ from lidstone.hf.perplexity import score_sentences, window_of
 from lidstone.lab.evaluation.minimal_pairs import pair_scores, parse_pairs, summarize
 from lidstone.lab.run.saved import SavedModel
 from lidstone.ngram.table import BackoffTable
-from lidstone.text.corpora import read_lines
-from lidstone.text.reading.streams import Source, name_of
+from lidstone.text.reader import read_lines
 from lidstone.text.sequences import Ids
+from lidstone.text.source import Source, name_of
 
 
 def make_mixture(

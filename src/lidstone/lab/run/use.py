@@ -15,8 +15,9 @@ from lidstone.lab.run.mix import mixed_perplexities, signature_of
 from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import translation_metrics
 from lidstone.progress import progress_bar
-from lidstone.text.corpora import aligned, read_lines
-from lidstone.text.reading.streams import Source, name_of
+from lidstone.text.corpora import aligned
+from lidstone.text.reader import read_lines
+from lidstone.text.source import Source, name_of
 
 
 def evaluate_files(saved: SavedModel, texts: Sequence[Source], mixture: Mixture | None = None) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from lidstone.errors import FileFormatError, format_error
 from lidstone.ngram.arpa.parsing import FAULT, index_words, parse
 from lidstone.ngram.trie import MAX_ORDER
-from lidstone.text.corpora import Source, read_chunks
-from lidstone.text.reading.streams import name_of
+from lidstone.text.reader import read_chunks
+from lidstone.text.source import Source, name_of
 
 _BLANKS = bytes.maketrans(b"\t\r", b"  ")
 
@@ -57,8 +57,8 @@ def read_sections(source: Source) -> tuple[list[str], list[Section]]:
     (['b', 'a'], [-0.5, 0.0], [[0, 1]])
     """
     reader = _Reader(name_of(source))
-    for chunk in read_chunks(source, 1 << 22):
-        reader.read(chunk if chunk.endswith(b"\n") else chunk + b"\n")
+    for chunk in read_chunks(source, chunk_bytes=1 << 22, arpa=True):
+        reader.read(chunk.data if chunk.data.endswith(b"\n") else chunk.data + b"\n")
     return reader.finish()
 
 

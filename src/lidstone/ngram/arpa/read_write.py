@@ -23,7 +23,7 @@ from lidstone.ngram.formats.remote import as_url, read_remote
 from lidstone.ngram.formats.validate import report_normalisation
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.text.reading.streams import Source, name_of
+from lidstone.text.source import Source, name_of
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 __all__ = ["read_arpa", "write_arpa"]

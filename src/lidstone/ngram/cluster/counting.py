@@ -42,7 +42,7 @@ from lidstone.ngram.disk.pieces import load_piece, save_piece
 from lidstone.ngram.formats.remote import as_url
 from lidstone.ngram.trie import check_order
 from lidstone.ray_cluster import SHUFFLERS, count_nodes, count_workers, named_errors
-from lidstone.text.reading.inputs import Input
+from lidstone.text.inputs import Input
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, WordReader
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from lidstone.errors import InputError, TextError
 from lidstone.ngram.disk.memory import shared
-from lidstone.text.blocks import stamp
-from lidstone.text.reading.inputs import Input
-from lidstone.text.reading.ranges import FileRange, byte_ranges, is_plain
-from lidstone.text.reading.streams import Source
+from lidstone.text.inputs import Input
+from lidstone.text.reader import FileRange, byte_ranges
+from lidstone.text.source import Source, is_plain, stamp
 
 SPLIT_BYTES = 1 << 26
 

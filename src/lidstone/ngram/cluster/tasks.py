@@ -22,10 +22,9 @@ from lidstone.ngram.counting import count_stream
 from lidstone.ngram.disk.buckets import Run, slices
 from lidstone.ngram.disk.merging import Slice, merge_within, whole
 from lidstone.ngram.disk.pieces import cut_out, piece_of_trie, save_piece
-from lidstone.text.blocks import read_blocks
 from lidstone.text.history import sentence_stream
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.words import Blank
+from lidstone.text.words import Blank, read_blocks
 
 Rows = dict[str, Any]
 

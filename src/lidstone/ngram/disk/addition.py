@@ -18,7 +18,7 @@ from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.formats.safetensors import load_counts
 from lidstone.parallel import cores
 from lidstone.progress import progress
-from lidstone.text.blocks import stamp
+from lidstone.text.source import stamp
 
 
 def add_files(

@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from lidstone.text.blocks import stamp
-from lidstone.text.corpora import read_chunks
-from lidstone.text.reading.streams import Source
+from lidstone.text.reader import read_chunks
+from lidstone.text.source import Source, stamp
 
 SAMPLE_BYTES = 1 << 20
 NGRAMS_PER_TOKEN = 0.75
@@ -42,8 +41,8 @@ def _tokens_per_byte(sources: Sequence[Source]) -> float:
     """Tokens per byte of the file, compressed or not, at the start of the first file that has any."""
     for source in sources:
         with Path(source).open("rb") as file:  # type: ignore[arg-type]
-            chunks = list(itertools.islice(read_chunks(file, SAMPLE_BYTES // 4), 4))
+            chunks = list(itertools.islice(read_chunks(file, chunk_bytes=SAMPLE_BYTES // 4), 4))
             if chunks:
-                tokens = sum(len(chunk.split()) + chunk.count(b"\n") for chunk in chunks)
+                tokens = sum(len(chunk.data.split()) + chunk.data.count(b"\n") for chunk in chunks)
                 return tokens / max(file.tell(), 1)
     return 0.0

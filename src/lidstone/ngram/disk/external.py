@@ -27,10 +27,9 @@ from lidstone.ngram.disk.workspace import check_space, workspace
 from lidstone.ngram.trie import check_order
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
-from lidstone.text.blocks import Block, stamp
-from lidstone.text.reading.streams import Source
+from lidstone.text.source import Source, stamp
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.words import Blank
+from lidstone.text.words import Blank, Block
 
 OpenRuns = Callable[[], list[Run]]
 

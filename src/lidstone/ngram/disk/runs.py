@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ from lidstone.ngram.counting import count_stream
 from lidstone.ngram.disk.buckets import Run
 from lidstone.ngram.disk.memory import trim
 from lidstone.ngram.disk.pieces import load_piece, piece_of_trie, save_piece
-from lidstone.text.blocks import Block, Place, read_blocks, words_of
 from lidstone.text.history import sentence_stream
-from lidstone.text.reading.streams import Source
+from lidstone.text.reader import Place
+from lidstone.text.source import Source
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.words import Blank
+from lidstone.text.words import Blank, Block, read_blocks, words_of
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class RunWriter:
         extra: dict[str, NDArray[Any]] = {
             "unigrams": counts[: vocab.size + 1],
             "new_words": np.frombuffer(block.new_words, np.uint8),
-            "end": np.array([block.end.source, block.end.offset]),
+            "end": np.array(astuple(block.end)),
         }
         save_piece(piece_of_trie(trie, counts), self._path(number), extra)
         del stream, trie, counts, extra

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from lidstone.errors import InputError, RunError
 from lidstone.files import write_text
-from lidstone.ngram.filter.chunks import Place
+from lidstone.text.reader import Place
 
 SECONDS = 2.0
 """Between two records of the state."""

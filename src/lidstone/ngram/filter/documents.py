@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from lidstone.ngram.filter.chunks import Chunk
+from lidstone.text.reader import Chunk, find_fault
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Documents:
 def text_documents(chunk: Chunk) -> Documents:
     r"""Every line is a document; those that are not UTF-8, or hold a NUL byte, are bad.
 
-    >>> from lidstone.ngram.filter.chunks import Place
-    >>> found = text_documents(Chunk(b"a b\n\xff\n", "x.txt", Place(), Place()))
+    >>> from lidstone.text.reader import Place
+    >>> found = text_documents(Chunk(b"a b\n\xff\n\n", "x.txt", Place(), Place()))
     >>> found.raw, found.bad[0].where, found.bad[0].reason
     ([b'a b', b''], 'x.txt:2', 'not UTF-8: 0xff at byte 1 of the line')
     """
     lines = chunk.lines
-    if b"\0" not in chunk.data and _is_utf8(chunk.data):
-        return Documents(list(range(len(lines))), lines, chunk.data)
+    if find_fault(chunk.data) is None:
+        return Documents(list(range(len(lines))), lines, chunk.text)
     reasons = [_reason(line) for line in lines]
     good = [number for number, reason in enumerate(reasons) if not reason]
     bad = [_bad(chunk, number, reason) for number, reason in enumerate(reasons) if reason]
@@ -58,7 +58,7 @@ def text_documents(chunk: Chunk) -> Documents:
 def json_documents(chunk: Chunk, name: str) -> Documents:
     r"""Every line is a JSON object whose field `name` is the text; empty lines are no documents.
 
-    >>> from lidstone.ngram.filter.chunks import Place
+    >>> from lidstone.text.reader import Place
     >>> found = json_documents(Chunk(b'{"text": "a\\nb"}\n{"t": 1}\n[]', "x.jsonl", Place(), Place()), "text")
     >>> found.text, found.sizes, [bad.reason for bad in found.bad]
     (b'a\nb', [2], ["no field 'text'", 'not a JSON object but an array'])
@@ -105,23 +105,8 @@ def _kind(value: Any) -> str:
 
 
 def _reason(line: bytes) -> str:
-    if b"\0" in line:
-        return f"a NUL byte at byte {line.index(0) + 1} of the line"
-    try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        return f"not UTF-8: 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
-    return ""
-
-
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    fault = find_fault(line)
+    return f"{fault.what} at byte {fault.at + 1} of the line" if fault else ""
 
 
 def _bad(chunk: Chunk, number: int, reason: str) -> Bad:

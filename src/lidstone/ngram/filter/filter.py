@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from lidstone.errors import InputError
 from lidstone.ngram.filter.checkpoint import Files
-from lidstone.ngram.filter.chunks import CHUNK_BYTES
 from lidstone.ngram.filter.documents import Bad
 from lidstone.ngram.filter.run import Job, available_cores, run
 from lidstone.ngram.filter.scoring import scorer_of
@@ -22,7 +21,8 @@ from lidstone.ngram.filter.selection import BUCKETS, Limits
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
 from lidstone.progress import progress_bar
-from lidstone.text.reading.streams import COMPRESSED, Source, name_of, open_bytes
+from lidstone.text.reader import CHUNK_BYTES
+from lidstone.text.source import COMPRESSED, Source, name_of, open_bytes, plain_size, stamp
 
 Format = Literal["auto", "text", "jsonl"]
 JSON_NAMES = (".jsonl", ".ndjson", ".json")
@@ -183,24 +183,15 @@ def _identity(job: Job, sources: list[Source]) -> dict[str, Any]:
     return {
         "model": job.scorer.fingerprint,
         "second model": None if job.against is None else job.against.fingerprint,
-        "inputs": [_stamp(source) for source in sources],
+        "inputs": [stamp(source) or [name_of(source)] for source in sources],
         "settings": [job.name, bounds, job.keep, job.cuts, job.bucket, job.bare],
     }
 
 
-def _stamp(source: Source) -> list[Any]:
-    if isinstance(source, (str, Path)) and Path(source).is_file():
-        facts = Path(source).stat()
-        return [str(source), facts.st_size, facts.st_mtime_ns]
-    return [name_of(source)]
-
-
 def _size(sources: list[Source], job: Job) -> int | None:
     """How many bytes will be read, where the sizes of the files tell it."""
-    paths = [Path(source) for source in sources if isinstance(source, (str, Path)) and str(source) != "-"]
-    if len(paths) < len(sources) or any(path.suffix in COMPRESSED or not path.is_file() for path in paths):
-        return None
-    return sum(path.stat().st_size for path in paths) * (1 + job.two_passes)
+    sizes = [plain_size(source) for source in sources]
+    return None if None in sizes else sum(size or 0 for size in sizes) * (1 + job.two_passes)
 
 
 @contextmanager

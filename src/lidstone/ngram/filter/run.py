@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.filter.checkpoint import Files
-from lidstone.ngram.filter.chunks import CHUNK_BYTES, Chunk, Place, read_chunks
 from lidstone.ngram.filter.documents import Bad, Documents, json_documents, text_documents
 from lidstone.ngram.filter.output import compressor, json_lines, plain_lines, text_lines
 from lidstone.ngram.filter.scoring import Scores, difference, score_documents
 from lidstone.ngram.filter.selection import BUCKETS, Cut, Limits, cut_at
 from lidstone.ngram.kenlm.scorer import Scorer
-from lidstone.text.reading.streams import Source
+from lidstone.text.reader import CHUNK_BYTES, Chunk, Place, read_chunks
+from lidstone.text.source import Source
 
 Floats = NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def run(
     totals = Totals(dict(files.state["totals"]))
 
     def go(work: Callable[[Chunk], Done]) -> None:
-        chunks = read_chunks(sources, files.place, names=names, chunk_bytes=chunk_bytes)
+        chunks = read_chunks(sources, files.place, names=names, chunk_bytes=chunk_bytes, strict=False)
         for place, done, size in in_order(work, chunks, jobs):
             for name, block in done.blocks.items():
                 files.write(name, block)
@@ -135,7 +135,7 @@ def in_order(work: Callable[[Chunk], Done], chunks: Iterator[Chunk], jobs: int) 
                 failure = error
             if waiting:
                 chunk, result = waiting.popleft()
-                yield chunk.end, result.result(), len(chunk.data) + 1
+                yield chunk.end, result.result(), len(chunk.data)
     if failure is not None and not isinstance(failure, StopIteration):
         raise failure
 

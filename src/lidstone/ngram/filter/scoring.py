@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.filter.documents import Documents
-from lidstone.ngram.kenlm.compiled.blocks import LINE_FEED
 from lidstone.ngram.kenlm.compiled.lines import score_many
-from lidstone.ngram.kenlm.compiled.words import PADDING
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.sources import scorer_of_table
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.tokens import LINE_FEED, PADDING
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

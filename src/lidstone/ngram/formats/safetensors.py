@@ -33,7 +33,7 @@ from lidstone.ngram.formats.validate import (
 )
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
-from lidstone.text.reading.kinds import NAMES, Kind, kind_of_file
+from lidstone.text.source import KIND_NAMES, Kind, kind_of_file
 from lidstone.text.vocabulary import Vocabulary
 
 FORMAT = "lidstone"
@@ -110,10 +110,10 @@ def _check_kind(path: str | Path) -> Kind | None:
     except TextError as error:
         raise FileFormatError(error.message, hint=error.hint) from error
     if kind in _ELSEWHERE:
-        raise FileFormatError(f"{path} is {NAMES[kind]}, not a table or counts", hint=_ELSEWHERE[kind])
+        raise FileFormatError(f"{path} is {KIND_NAMES[kind]}, not a table or counts", hint=_ELSEWHERE[kind])
     if compressed and kind in ("table", "counts", "kenlm"):
         raise FileFormatError(
-            f"{path} is compressed {NAMES[kind]}", hint="decompress it first: it is mapped into memory"
+            f"{path} is compressed {KIND_NAMES[kind]}", hint="decompress it first: it is mapped into memory"
         )
     return kind
 

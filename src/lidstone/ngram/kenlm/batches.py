@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from lidstone.errors import TextError
-from lidstone.ngram.kenlm.compiled.words import PADDING
+from lidstone.text.tokens import PADDING
 
 Text = str | bytes
 

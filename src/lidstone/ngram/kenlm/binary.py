@@ -12,13 +12,13 @@ from lidstone.errors import InputError, format_error
 from lidstone.ngram.arpa.read_write import table_of_sections
 from lidstone.ngram.kenlm.build import pack
 from lidstone.ngram.kenlm.compiled.step import BOS, EOS, UNK
-from lidstone.ngram.kenlm.compiled.words import hash_words
 from lidstone.ngram.kenlm.header import KINDS, TRIE, Header, read_header
 from lidstone.ngram.kenlm.levels import levels_of_trie
 from lidstone.ngram.kenlm.probing_file import map_probing
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.kenlm.trie_file import Trie, read_trie
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.tokens import hash_words
 
 
 def table_of_binary(path: str | Path) -> BackoffTable:

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.kenlm.compiled.memory import address_of, load_u64
+from lidstone.text.memory import address_of, load_u64
 
 
 def bits_for(largest: int) -> int:

@@ -30,8 +30,8 @@ from lidstone.ngram.kenlm.compiled.step import (
     VOCAB_BUCKETS,
     VOCAB_VALUE,
 )
-from lidstone.ngram.kenlm.compiled.words import PADDING
 from lidstone.ngram.kenlm.header import REST, Header
+from lidstone.text.tokens import PADDING
 
 _CHUNK = 1 << 20
 _ENTRY = np.dtype([("key", "<u8"), ("id", "<u4")])

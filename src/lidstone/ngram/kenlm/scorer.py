@@ -20,9 +20,8 @@ from lidstone.errors import InputError, TextError
 from lidstone.ngram.kenlm.batches import Text, cut_batches, joined
 from lidstone.ngram.kenlm.build import Packed
 from lidstone.ngram.kenlm.compiled import lines
-from lidstone.ngram.kenlm.compiled.blocks import LINE_FEED
 from lidstone.ngram.kenlm.compiled.step import EOS, ORDER, STATE_SIZE, UNK
-from lidstone.ngram.kenlm.compiled.words import PADDING
+from lidstone.text.tokens import LINE_FEED, PADDING
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from lidstone.errors import FileFormatError, InputError
 from lidstone.ngram.arpa.lines import Section, read_sections
 from lidstone.ngram.kenlm.build import pack
 from lidstone.ngram.kenlm.compiled.step import BOS, EOS, UNK
-from lidstone.ngram.kenlm.compiled.words import hash_words
 from lidstone.ngram.kenlm.levels import levels_of_sections, levels_of_table
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
-from lidstone.text.reading.streams import Source, name_of
+from lidstone.text.source import Source, name_of
+from lidstone.text.tokens import hash_words
 
 UNKNOWN = ("<unk>", "<UNK>")
 """How models spell the unknown word."""

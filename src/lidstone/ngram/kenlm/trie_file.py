@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from lidstone.errors import format_error
 from lidstone.ngram.arpa.lines import Section
-from lidstone.ngram.kenlm.compiled.words import hash_words
 from lidstone.ngram.kenlm.header import ARRAY_TRIE, QUANT_ARRAY_TRIE, QUANT_TRIE, Header, align8
 from lidstone.ngram.kenlm.packing import bits_for, read_bits
+from lidstone.text.tokens import hash_words
 
 _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
 

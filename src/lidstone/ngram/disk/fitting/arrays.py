@@ -18,7 +18,7 @@ from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.formats.checked_tensors import read_arrays
 from lidstone.ngram.smoothers.plan import Block
 from lidstone.ngram.trie import Trie
-from lidstone.text.blocks import stamp
+from lidstone.text.source import stamp
 
 TRIE = ("levels", "words", "suffixes", "first")
 DERIVED = ("totals", "adjusted", "adjusted_totals")

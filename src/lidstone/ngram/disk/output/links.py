@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from lidstone.ngram.disk.pieces import Ints
-from lidstone.text.interning import prefetch
+from lidstone.text.memory import prefetch_item
 
 AHEAD = 16
 """How many parents ahead the children of a suffix are asked for; their offsets twice as many."""
@@ -39,8 +39,8 @@ def _link(first, words, parent_links, start, stop, out):  # type: ignore[no-unty
     base = first[start]
     for parent in range(start, stop):
         if parent + 2 * AHEAD < stop:
-            prefetch(first, np.int64(parent_links[parent + 2 * AHEAD - start]))
-            prefetch(words, np.int64(first[parent_links[parent + AHEAD - start]]))
+            prefetch_item(first, np.int64(parent_links[parent + 2 * AHEAD - start]))
+            prefetch_item(words, np.int64(first[parent_links[parent + AHEAD - start]]))
         suffix = parent_links[parent - start]
         at, end = first[suffix], first[suffix + 1]
         for child in range(first[parent], first[parent + 1]):
@@ -78,8 +78,8 @@ def _link_to_pairs(first, words, seconds, start, turns, places, out):  # type: i
             places[words[pair]] = pair
         while turn < len(turns) and seconds[turns[turn]] == word:
             if turn + 2 * AHEAD < len(turns):
-                prefetch(first, np.int64(start + turns[turn + 2 * AHEAD]))
-                prefetch(words, np.int64(first[start + turns[turn + AHEAD]]))
+                prefetch_item(first, np.int64(start + turns[turn + 2 * AHEAD]))
+                prefetch_item(words, np.int64(first[start + turns[turn + AHEAD]]))
             parent = start + turns[turn]
             for child in range(first[parent], first[parent + 1]):
                 at = places[words[child]] if 0 <= words[child] < len(places) else -1

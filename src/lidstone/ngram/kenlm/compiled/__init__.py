@@ -1,1 +1,1 @@
-"""Scoring in compiled code: memory, hash_tables, words -> step: one word; blocks: many words -> lines: sentences."""
+"""Scoring in compiled code: hash_tables -> step: one word; blocks: many words -> lines: sentences."""

@@ -19,17 +19,6 @@ import numpy as np
 from numba import njit
 
 from lidstone.ngram.kenlm.compiled.hash_tables import ask_for, find
-from lidstone.ngram.kenlm.compiled.memory import (
-    SIGN,
-    as_float,
-    load_u8,
-    load_u32,
-    load_u64,
-    prefetch,
-    store_u8,
-    store_u32,
-    store_u64,
-)
 from lidstone.ngram.kenlm.compiled.step import (
     BOS,
     EOS,
@@ -49,14 +38,23 @@ from lidstone.ngram.kenlm.compiled.step import (
     find_word,
     part,
 )
-from lidstone.ngram.kenlm.compiled.words import is_space, word_end, word_hash
+from lidstone.text.memory import (
+    SIGN,
+    as_float,
+    load_u8,
+    load_u32,
+    load_u64,
+    prefetch,
+    store_u8,
+    store_u32,
+    store_u64,
+)
+from lidstone.text.tokens import next_token, word_hash
 
 BLOCK = 128
 """Words a pass."""
 WORD, START, END = 0, 1, 2
 """What stands at a place of a block."""
-LINE_FEED, NONE = 10, 256
-"""What separates lines; NONE: the whole text is one."""
 MOST = 7
 """The longest history, and so the most words that a block must know of the one before."""
 BITS, LENGTH, BACKOFFS = 0, 1, 2
@@ -78,26 +76,23 @@ def read_block(layout, text, size, position, inside, separator, eos, keys, kinds
     count = np.int64(0)
     vocab, buckets, grouped = part(layout, VOCAB), part(layout, VOCAB_BUCKETS), part(layout, GROUPED)
     while position <= size and count < BLOCK:
-        byte = load_u8(text + position)
         if not inside:
             store_u8(kinds + count, START)
             count += 1
             inside = True
-        elif position == size or byte == separator:
+            continue
+        begin, position = next_token(text, position, size, separator, True)
+        if begin == size or load_u8(text + begin) == separator:
             store_u8(kinds + count, END)
             count += eos
             inside = False
-            position += 1
-        elif is_space(byte):
-            position += 1
+            position = begin + 1
         else:
-            stop = word_end(text, position)
-            key = word_hash(text, position, stop)
+            key = word_hash(text, begin, position)
             ask_for(vocab, buckets, VOCAB_VALUE, grouped, key)
             store_u64(keys + 8 * count, key)
             store_u8(kinds + count, WORD)
             count += 1
-            position = stop
     return count, position, inside
 
 

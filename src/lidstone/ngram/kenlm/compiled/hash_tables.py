@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from lidstone.ngram.kenlm.compiled.memory import equal_u64, load_u64, prefetch
+from lidstone.text.memory import equal_u64, load_u64, prefetch
 
 GROUP = 64
 """Bytes of a group: a cache line, at an address that is a multiple of 64."""

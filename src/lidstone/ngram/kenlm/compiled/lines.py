@@ -9,7 +9,6 @@ from lidstone.ngram.kenlm.compiled.blocks import (
     BACKOFFS,
     BLOCK,
     MOST,
-    NONE,
     START,
     WORD,
     find_ngrams,
@@ -18,7 +17,6 @@ from lidstone.ngram.kenlm.compiled.blocks import (
     read_block,
     sum_logprobs,
 )
-from lidstone.ngram.kenlm.compiled.memory import address_of, load_u8, store_u32
 from lidstone.ngram.kenlm.compiled.step import (
     EOS,
     ORDER,
@@ -30,7 +28,8 @@ from lidstone.ngram.kenlm.compiled.step import (
     step,
     write_start,
 )
-from lidstone.ngram.kenlm.compiled.words import is_space, word_end, word_hash
+from lidstone.text.memory import address_of, store_u32
+from lidstone.text.tokens import NONE, next_token, word_hash
 
 
 @njit(cache=True, nogil=True)
@@ -91,17 +90,15 @@ def score_words(layout, text, bos, eos, logprobs, lengths, unknown):  # type: ig
     if bos:
         write_start(model, before)
     count = 0
-    while position < end:
-        if is_space(load_u8(address + position)):
-            position += 1
-            continue
-        stop = word_end(address, position)
-        word = find_word(model, word_hash(address, position, stop))
+    while True:
+        begin, position = next_token(address, position, end, NONE, True)
+        if begin == end:
+            break
+        word = find_word(model, word_hash(address, begin, position))
         logprobs[count], lengths[count] = step(model, before, word, after, UNSOUGHT)
         unknown[count] = word == part(model, UNK)
         before, after = after, before
         count += 1
-        position = stop
     if eos:
         logprobs[count], lengths[count] = step(model, before, part(model, EOS), after, UNSOUGHT)
         unknown[count] = False

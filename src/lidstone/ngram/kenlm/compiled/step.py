@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from lidstone.ngram.kenlm.compiled.hash_tables import find
-from lidstone.ngram.kenlm.compiled.memory import SIGN, as_float, load_i64, load_u32, store_u32
+from lidstone.text.memory import SIGN, as_float, load_i64, load_u32, store_u32
 
 ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_VALUE, GROUPED, TABLES = range(11)
 """Places in `layout`, an int64 array: addresses, numbers of buckets, sizes of values, ids of special words; from TABLES

@@ -1,4 +1,4 @@
-"""Bytes from a plain or compressed file or from standard input, with errors that name the file.
+"""Bytes from a plain or compressed file or from standard input, with errors that name the file; and its kind.
 
 The compression of a stream is found from its first bytes, not from its name, so `-` may be compressed too. A
 stream that ends too early is an error for every format, also for zstd, whose own reader would not report it.
@@ -15,7 +15,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from lidstone.errors import TextError
 
@@ -25,6 +25,22 @@ Source = str | Path | BinaryIO
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """How names of compressed files end."""
 
+Kind = Literal["text", "arpa", "table", "counts", "safetensors", "kenlm", "zip", "binary"]
+
+HEAD = 1 << 14
+"""How many bytes, after decompression, are checked"""
+KIND_NAMES: dict[Kind, str] = {
+    "text": "text",
+    "arpa": "an ARPA file",
+    "table": "a table",
+    "counts": "counts",
+    "safetensors": "a safetensors file",
+    "kenlm": "a KenLM binary",
+    "zip": "a zip archive",
+    "binary": "not text",
+}
+_ARPA = re.compile(rb"^\s*\\data\\\s*$\s*^ngram +1 *=", re.MULTILINE)
+_KIND = re.compile(rb'"kind": "(table|counts)"')
 _BLOCK = 1 << 17
 
 
@@ -47,12 +63,12 @@ def open_bytes(source: Source) -> BinaryIO:
     """
     stream = open_plain(source)
     try:
-        kind = next((kind for magic, kind in _KINDS.items() if re.match(magic, stream.peek(10))), None)
+        decompress = _decompressor(stream.peek(10))
     except OSError as error:
         raise _unreadable(source, error) from error
-    if kind is None:
+    if decompress is None:
         return cast(BinaryIO, stream)
-    return cast(BinaryIO, io.BufferedReader(_Decompressed(kind(stream), stream, name_of(source)), _BLOCK))
+    return cast(BinaryIO, io.BufferedReader(_Decompressed(decompress(stream), stream, name_of(source)), _BLOCK))
 
 
 def open_plain(source: Source) -> io.BufferedReader:
@@ -60,6 +76,35 @@ def open_plain(source: Source) -> io.BufferedReader:
     if isinstance(source, (str, Path)) and str(source) != "-":
         return _open_path(Path(source))
     return io.BufferedReader(_Borrowed(sys.stdin.buffer if isinstance(source, (str, Path)) else source), _BLOCK)
+
+
+def raw_position(stream: BinaryIO) -> int:
+    """How many bytes of the file have been read, before decompression; 0 if it is no file."""
+    below = getattr(getattr(stream, "raw", None), "below", stream)
+    return below.tell() if below.seekable() else 0
+
+
+def is_plain(path: str | Path) -> bool:
+    """Whether a file is neither compressed nor Parquet, by its name and its first bytes."""
+    if Path(path).suffix in COMPRESSED:
+        return False
+    with open_plain(path) as stream:
+        head = stream.peek(10)
+        return _decompressor(head) is None and not head.startswith(b"PAR1")
+
+
+def plain_size(source: Source) -> int | None:
+    """The number of bytes to read, if it is known from the size of the file."""
+    known = None if Path(name_of(source)).suffix in COMPRESSED else stamp(source)
+    return known[1] if known else None
+
+
+def stamp(source: Source) -> tuple[str, int, int] | None:
+    """The path, size and time of change of a file; None if the source is not a file."""
+    if not isinstance(source, (str, Path)) or str(source) == "-" or not Path(source).is_file():
+        return None
+    status = Path(source).stat()
+    return str(Path(source).resolve()), status.st_size, status.st_mtime_ns
 
 
 def _open_path(path: Path) -> io.BufferedReader:
@@ -95,7 +140,7 @@ class _Decompressed(io.RawIOBase):
     """A decompressing stream whose errors name the file; closing it closes the compressed stream, too."""
 
     def __init__(self, stream: Any, below: io.BufferedReader, name: str) -> None:
-        self._stream, self._below, self.name = stream, below, name
+        self._stream, self.below, self.name = stream, below, name
 
     def readable(self) -> bool:
         return True
@@ -110,7 +155,7 @@ class _Decompressed(io.RawIOBase):
 
     def close(self) -> None:
         self._stream.close()
-        self._below.close()
+        self.below.close()
         super().close()
 
 
@@ -158,9 +203,61 @@ class _Zstd(io.RawIOBase):
             self._frame = self._new()
 
 
-_KINDS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
+_DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
     rb"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
     rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": bz2.BZ2File,
     rb"\xfd7zXZ\x00": lzma.LZMAFile,
     rb"\x28\xb5\x2f\xfd": _Zstd,
 }
+
+
+def _decompressor(head: bytes) -> Callable[[io.BufferedReader], Any] | None:
+    """What decompresses a stream that begins with these bytes; None for plain ones."""
+    return next((found for magic, found in _DECOMPRESSORS.items() if re.match(magic, head)), None)
+
+
+def kind_of(head: bytes) -> Kind:
+    r"""The kind of a file that begins with these bytes.
+
+    >>> kind_of(b"\n\\data\\\nngram 1=5\n"), kind_of(b"mmap lm http://kheafield.com/code format version 5\n\0")
+    ('arpa', 'kenlm')
+    """
+    if head.startswith(b"mmap lm http://kheafield.com/code"):
+        return "kenlm"
+    if head.startswith(b"PK\x03\x04"):
+        return "zip"
+    if head[5:9] == b"\0\0\0{":
+        found = _KIND.search(head)
+        return "safetensors" if found is None else "table" if found[1] == b"table" else "counts"
+    if b"\0" in head or not _is_utf8(head):
+        return "binary"
+    return "arpa" if _ARPA.search(head) else "text"
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether bytes are UTF-8, except for a character that is cut off at the end."""
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and error.start > len(head) - 4
+    return True
+
+
+def kind_of_file(path: str | Path) -> tuple[Kind, bool]:
+    """The kind of a file, and whether it is compressed."""
+    with open_bytes(path) as stream, open_plain(path) as plain:
+        head = stream.read(HEAD)
+        return kind_of(head), plain.read(9) != head[:9]
+
+
+def not_text(kind: Kind, source: Source) -> TextError:
+    """The error for a model or an archive that is passed as text."""
+    hints = {
+        "arpa": "read it with lidstone.read_arpa; on the command line it can be the MODEL",
+        "table": "read it with lidstone.load; on the command line it can be the MODEL",
+        "counts": "read it with lidstone.load, or fit a smoother: lidstone fit COUNTS --output MODEL",
+        "kenlm": "read it with lidstone.load; on the command line it can be the MODEL",
+        "zip": "unpack it first: unzip",
+    }
+    hint = hints.get(kind, "use plain text, one sentence per line")
+    return TextError(f"{name_of(source)} is {KIND_NAMES[kind]}, not text", hint=hint)

@@ -1,8 +1,8 @@
 """Memory by address, for compiled code: numbers of any width, aligned or not, little-endian as KenLM's files are.
 
 Why addresses and not arrays: numba counts references to each array that a function is given, which costs more than
-one step of a model. Nothing here checks bounds. Who gives an address keeps its owner alive and has checked that
-every offset stays inside.
+one step of a model, or one word of a text. Nothing here checks bounds. Who gives an address keeps its owner alive and
+has checked that every offset stays inside.
 """
 
 from __future__ import annotations
@@ -92,10 +92,25 @@ def prefetch(typing: Any, address: Any) -> Any:
     """Begin to bring the bytes at this address into the cache; a hint, without effect on any result."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer, number = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
-        call = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
-        builder.call(call, [pointer, number(0), number(3), number(1)])  # to be read, to be kept, data
-        return context.get_dummy_value()
+        return _ask(context, builder, builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
 
     return types.void(types.int64), generate
+
+
+@intrinsic
+def prefetch_item(typing: Any, array: Any, index: Any) -> Any:
+    """`prefetch` of an item of an array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return _ask(context, builder, builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer()))
+
+    return types.void(array, types.int64), generate
+
+
+def _ask(context: Any, builder: Any, pointer: Any) -> Any:
+    number = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+    call = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+    builder.call(call, [pointer, number(0), number(3), number(1)])  # to be read, to be kept, data
+    return context.get_dummy_value()

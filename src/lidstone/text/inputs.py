@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import InputError, LidstoneError, TextError
-from lidstone.text.blocks import check_readable
-from lidstone.text.corpora import read_lines
-from lidstone.text.reading.streams import COMPRESSED, Source
+from lidstone.text.reader import read_lines
+from lidstone.text.source import COMPRESSED, Source
 from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.words import read_batches
 
 JSON_LINES = (".jsonl", ".ndjson")
 ROWS = 1024
@@ -61,11 +61,21 @@ def readable(inputs: Sequence[Input], vocab: Vocabulary | None, report: Callable
     """The inputs that can be read to their end; `report` gets the errors of the others. Reads every input once."""
     good = []
     for item in inputs:
-        error = None if item.name == "-" else check_readable(item.open(), vocab)
+        error = None if item.name == "-" else _error_of(item.open(), vocab)
         report(error) if error else good.append(item)
     if not good:
         raise InputError(f"none of {len(inputs)} texts can be read", hint="leave out --skip-bad to see why")
     return good
+
+
+def _error_of(source: Source, vocab: Vocabulary | None) -> LidstoneError | None:
+    """Read a source to its end; return its error, or None if there is none."""
+    try:
+        for _ in read_batches(source, vocab):
+            pass
+    except LidstoneError as error:
+        return error
+    return None
 
 
 def _matches(pattern: str) -> list[str]:

@@ -1,0 +1,228 @@
+"""Text as pieces of whole lines with their places: what counting, scoring and filtering read.
+
+    source -> stream of bytes (`source.py`) -> chunks of whole lines (here) -> tokens as byte ranges (`tokens.py`)
+
+Text is UTF-8 without NUL bytes. A line ends at a line feed alone; a byte order mark at the start of the text is
+dropped. Errors name the file, line and byte. Reading can begin at the place of any chunk, and a large plain file can be
+read in ranges at the same time.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from lidstone.errors import TextError
+from lidstone.text.source import HEAD, Source, kind_of, name_of, not_text, open_bytes, raw_position, stamp
+
+CHUNK_BYTES = 1 << 20
+MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in some sources: all text before it has been read."""
+
+    source: int = 0
+    """the number of the source"""
+    offset: int = 0
+    """bytes of it, after decompression"""
+    line: int = 0
+    """lines of it"""
+    document: int = 0
+    """lines of all sources"""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Whole lines of one source; the last line of a source perhaps without its line feed."""
+
+    data: bytes
+    """without a byte order mark"""
+    name: str
+    """of the source, for messages"""
+    begin: Place
+    end: Place
+    raw: int = 0
+    """bytes of the file read so far, before decompression; 0 if the source is no file"""
+
+    @property
+    def text(self) -> bytes:
+        """The lines with line feeds between."""
+        return self.data.removesuffix(b"\n")
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines, without line feeds."""
+        return self.text.split(b"\n")
+
+
+def read_chunks(
+    sources: Source | Sequence[Source],
+    begin: Place | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+    strict: bool = True,
+    arpa: bool = False,
+    watch: bool = False,
+) -> Iterator[Chunk]:
+    r"""All lines of all sources, in pieces of about `chunk_bytes`; a longer line makes a piece longer.
+
+    What is not text is an error, unless `strict` is false; so is an ARPA file, except for its own reader (`arpa`). With
+    `watch` a file that changes while it is read is an error: the text would be neither the old nor the new one.
+
+    >>> chunks = read_chunks(io.BytesIO(b"a\nbc\n\nd"), chunk_bytes=3)
+    >>> [(chunk.data, chunk.end.line) for chunk in chunks]
+    [(b'a\n', 1), (b'bc\n\n', 3), (b'd', 4)]
+    """
+    texts: Sequence[Source] = sources if isinstance(sources, (list, tuple)) else [sources]  # type: ignore[list-item]
+    place = begin or Place()
+    for number in range(place.source, len(texts)):
+        source, name = texts[number], names[number] if names else name_of(texts[number])
+        before = stamp(source) if watch else None
+        with open_bytes(source) as stream:
+            for data in _whole_lines(stream, chunk_bytes, place.offset):
+                if strict:
+                    _check(data, source, name, place, arpa)
+                lines = data.count(b"\n") + (not data.endswith(b"\n"))
+                end = Place(number, place.offset + len(data), place.line + lines, place.document + lines)
+                text = data if place.offset else data.removeprefix(MARK)
+                if text:
+                    yield Chunk(text, name, place, end, raw_position(stream))
+                place = end
+        if watch and stamp(source) != before:
+            hint = "wait until it is written, then count again"
+            raise TextError(f"{name} changed while it was read", hint=hint)
+        place = Place(number + 1, 0, 0, place.document)
+
+
+def read_lines(source: Source, chunk_bytes: int = 1 << 22) -> Iterator[str]:
+    r"""Yield lines without their ends; a carriage return before the line feed is part of the end.
+
+    >>> list(read_lines(io.BytesIO("é a\r\n\nb".encode())))
+    ['é a', '', 'b']
+    """
+    for chunk in read_chunks(source, chunk_bytes=chunk_bytes):
+        yield from (line.removesuffix("\r") for line in chunk.text.decode().split("\n"))
+
+
+def _whole_lines(stream: BinaryIO, chunk_bytes: int, offset: int) -> Iterator[bytes]:
+    """The bytes from `offset` on, in pieces that end at a line end, the last one perhaps not."""
+    _skip(stream, offset)
+    begun: list[bytes] = []  # the incomplete line at the end of the last block, of any length
+    while block := stream.read(chunk_bytes):
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            yield b"".join((*begun, memoryview(block)[:cut]))
+            begun = []
+        begun.append(block[cut:])
+    if any(begun):
+        yield b"".join(begun)
+
+
+def _skip(stream: BinaryIO, offset: int) -> None:
+    """Move to an offset; what cannot seek, such as a pipe, is read."""
+    if offset and stream.seekable():
+        stream.seek(offset)
+        return
+    while offset > 0 and (block := stream.read(min(offset, 1 << 20))):
+        offset -= len(block)
+
+
+def _check(data: bytes, source: Source, name: str, place: Place, arpa: bool) -> None:
+    """Raise an error if these bytes, the next ones of a source, are not text."""
+    kind = "text" if place.offset else kind_of(data[:HEAD])
+    if kind not in ("text", "binary") and not (arpa and kind == "arpa"):  # of binary data the first bad byte is named
+        raise not_text(kind, source)
+    fault = find_fault(data)
+    if fault:
+        line = place.line + data.count(b"\n", 0, fault.at) + 1
+        where = f"in line {line}, at byte {place.offset + fault.at}"
+        raise TextError(f"{name} {fault.verb} {fault.what} {where}", hint=fault.hint)
+
+
+class Fault(NamedTuple):
+    """The first byte that no text may have."""
+
+    at: int
+    verb: str
+    what: str
+    hint: str
+
+
+def find_fault(data: bytes) -> Fault | None:
+    r"""What is wrong with these bytes as text; None if nothing is.
+
+    >>> find_fault(b"ab\xe4c")[:3], find_fault(b"abc")
+    ((2, 'is', 'not UTF-8: 0xe4'), None)
+    """
+    try:
+        data.isascii() or data.decode()
+    except UnicodeDecodeError as error:
+        hint = "convert it, for example with iconv -f latin1 -t utf-8"
+        return Fault(error.start, "is", f"not UTF-8: 0x{data[error.start]:02x}", hint)
+    zero = data.find(b"\0")
+    if zero < 0:
+        return None
+    hint = "this is not plain text; for UTF-16, convert it with iconv -f utf-16 -t utf-8"
+    return Fault(zero, "has", "a NUL byte", hint)
+
+
+def byte_ranges(size: int, limit: int) -> list[tuple[int, int]]:
+    """0..size in equal ranges of at most `limit` bytes.
+
+    >>> byte_ranges(10, 4)
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    parts = max(1, -(-size // limit))
+    bounds = [size * part // parts for part in range(parts + 1)]
+    return list(pairwise(bounds))
+
+
+class FileRange(io.RawIOBase):
+    """The lines of a file that begin in start..stop, as a stream of bytes."""
+
+    def __init__(self, path: str | Path, start: int, stop: int) -> None:
+        self.name, self._stop, self._file = str(path), stop, Path(path).open("rb")  # noqa: SIM115
+        self._ahead = b""
+        if start:  # the line of the byte before begins earlier, unless that byte ends it
+            self._file.seek(start - 1)
+            self._file.readline()
+            self._ahead = self._mark()
+
+    def _mark(self) -> bytes:
+        """A byte order mark for readers to drop, if the range begins with one that is part of the text."""
+        position = self._file.tell()
+        marked = position < self._stop and self._file.read(len(MARK)) == MARK
+        self._file.seek(position)
+        return MARK if marked else b""
+
+    def readable(self) -> bool:  # noqa: D102
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read on, to the end of the line in which the range ends."""
+        if self._ahead:
+            data, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
+        elif (left := self._stop - self._file.tell()) > 0:
+            data = self._file.read(min(len(buffer), left))
+        else:
+            data = self._rest(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _rest(self, size: int) -> bytes:
+        """The rest of the last line: empty once the line has ended."""
+        if not self._file.tell():
+            return b""
+        self._file.seek(-1, io.SEEK_CUR)
+        return b"" if self._file.read(1) == b"\n" else self._file.readline(size)
+
+    def close(self) -> None:  # noqa: D102
+        self._file.close()
+        super().close()

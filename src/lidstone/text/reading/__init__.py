@@ -1,1 +1,0 @@
-"""Bytes and lines of inputs: names, kinds of files, streams, ranges of lines."""
