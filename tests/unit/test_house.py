@@ -1,0 +1,139 @@
+"""The plan of the package: one meaning per name, no circles between folders, short ways through the files.
+
+What is still to be mended stands in the allowances below; nothing may be added to them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.visits import LIMITS, files_of
+
+import lidstone
+
+PACKAGE = Path(lidstone.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix("."): path
+    for path in PACKAGE.rglob("*.py")
+}
+LIBRARY = ("text", "ngram", "loss", "hf")
+
+SHARED_CLASSES = {
+    *("Batch", "Block", "Engine", "Facts", "Files", "Job", "Learnt", "Level", "LineScores", "Plan", "Run"),
+    *("Scorer", "Section", "Split", "Sweep", "Table", "Totals", "Trie", "Values", "_Reader"),
+}
+"""classes whose name occurs in two modules"""
+FILE_NAMES = {"loss", "scoring", "table"}
+"""names of three files or more"""
+CIRCLES = {
+    ("loss.loss", "loss.columns"),
+    ("loss.linear_loss", "loss.columns"),
+    ("ngram.table", "ngram.formats"),
+    ("ngram.table", "ngram.compact"),
+    ("ngram.identity", "ngram.formats"),
+    ("ngram.trie", "ngram.compact"),
+    ("ngram.query", "ngram.compact"),
+    ("ngram.state", "ngram.compact"),
+    ("ngram.formats", "ngram.kenlm"),
+    ("ngram.disk.output", "ngram.disk.fitting"),
+}
+"""imports between parts of a folder that close a circle"""
+
+LONG_WAYS = {"sweep"}
+"""jobs that visit more files than they should"""
+
+
+def parsed(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def is_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def imported(node: ast.AST) -> Iterator[str]:
+    """The modules that run-time code imports, anywhere below a node."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ImportFrom) and str(child.module).startswith("lidstone"):
+            for alias in child.names:
+                name = f"{child.module}.{alias.name}".removeprefix("lidstone.")
+                yield name if name in MODULES else name.rpartition(".")[0]
+        elif not is_for_type_checkers(child):
+            yield from imported(child)
+
+
+def is_folder(name: str) -> bool:
+    return any(module.startswith(f"{name}.") for module in MODULES)
+
+
+def part_of(folder: str, module: str) -> str | None:
+    """The module or folder directly in `folder` that a module is or belongs to; None outside it."""
+    inside = module if not folder else module.removeprefix(f"{folder}.") if module.startswith(f"{folder}.") else ""
+    return f"{folder}.{inside.split('.')[0]}".removeprefix(".") if inside else None
+
+
+def parts_of(folder: str) -> dict[str, set[str]]:
+    """For each module and folder directly in `folder`, the other ones that it imports from."""
+    graph: dict[str, set[str]] = defaultdict(set)
+    for module in MODULES:
+        here = part_of(folder, module)
+        there = {part_of(folder, name) for name in imported(parsed(module)) if name in MODULES} - {here, None}
+        if here:
+            graph[here] |= {str(name) for name in there if (here, name) not in CIRCLES}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> Iterator[set[str]]:
+    """Parts that import each other, directly or through others, if a folder is among them."""
+    reached = {part: reach(graph, part) for part in graph}
+    for part in filter(is_folder, graph):
+        together = {other for other in reached[part] if part in reached.get(other, ())}
+        if len(together) > 1:
+            yield together
+
+
+def reach(graph: dict[str, set[str]], start: str) -> set[str]:
+    found, ahead = set(), [start]
+    while ahead:
+        new = graph.get(ahead.pop(), set()) - found
+        found |= new
+        ahead += new
+    return found
+
+
+@pytest.mark.parametrize("folder", ["", *filter(is_folder, MODULES)])
+def test_no_folder_imports_what_imports_it(folder):
+    assert list(circles(parts_of(folder))) == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] in LIBRARY])
+def test_the_library_does_not_import_the_laboratory(module):
+    assert not [name for name in imported(parsed(module)) if name.split(".")[0] in ("lab", "cli")]
+
+
+def test_no_two_classes_share_a_name():
+    found = defaultdict(list)
+    for module in MODULES:
+        for node in ast.walk(parsed(module)):
+            if isinstance(node, ast.ClassDef) and node.name not in SHARED_CLASSES:
+                found[node.name].append(module)
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+
+
+def test_no_file_name_occurs_three_times():
+    found = defaultdict(list)
+    for module, path in MODULES.items():
+        if path.stem not in {"__init__", *FILE_NAMES}:
+            found[path.stem].append(module)
+    assert {name: modules for name, modules in found.items() if len(modules) > 2} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", sorted(LIMITS.keys() - LONG_WAYS))
+def test_a_job_visits_few_files(job):
+    files = files_of(job)
+    assert len(files) <= LIMITS[job], "\n".join(files)
