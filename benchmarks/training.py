@@ -24,7 +24,7 @@ import torch
 from _timing import wall_and_cpu, write_results
 
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.evaluation.beam import Beam, translate_ids
+from lidstone.lab.evaluation.translation import Beam, translate_ids
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
 from lidstone.lab.recipe.sections import Regularizer
 from lidstone.lab.run.loss import make_loss

@@ -13,7 +13,7 @@ from reading import both_metrics, contrasts, findings, recommendation
 from sizes import CHOSEN, sizes, studied
 from study import HERE, Study
 
-from lidstone.lab.evaluation.attainable import warnings_for
+from lidstone.lab.evaluation.significance import warnings_for
 from lidstone.lab.report import Report
 from lidstone.lab.report.comparisons import CompareRuns
 from lidstone.lab.report.render import to_markdown

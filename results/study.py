@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from lidstone.lab.evaluation.attainable import LEVEL, smallest_p
-from lidstone.lab.evaluation.significance import rank_sum
+from lidstone.lab.evaluation.significance import LEVEL, rank_sum, smallest_p
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
 from lidstone.lab.report import Report
 from lidstone.lab.report.comparisons import CompareRuns

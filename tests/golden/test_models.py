@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from lidstone.errors import InputError, VocabularyMismatch  # noqa: E402
-from lidstone.lab.recipe.settings import ModelSpec  # noqa: E402
+from lidstone.lab.recipe.sections import ModelSpec  # noqa: E402
 from lidstone.lab.run.models import build_model, load_model, parameter_count, sinusoids  # noqa: E402
 
 TINY = ModelSpec(layers=2, width=16, heads=2, ffn=32, dropout=0.0, max_positions=12)

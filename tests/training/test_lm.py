@@ -13,7 +13,7 @@ from tests.tiny import lm_values, recipe, write_texts
 from lidstone.errors import InputError, RunError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.methods.losses import ConfidencePenalty, uniform_table, unigram_table
-from lidstone.lab.recipe.settings import ModelSpec
+from lidstone.lab.recipe.sections import ModelSpec
 from lidstone.lab.run.batches import BatchSize, block_batches, sentence_batches
 from lidstone.lab.run.mix import make_mixture, own_ngram
 from lidstone.lab.run.models import build_model

@@ -15,8 +15,8 @@ from tests.tiny import mt_values, recipe, write_texts
 from lidstone.errors import DataError, InputError
 from lidstone.hf.perplexity import score_pairs
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.evaluation.beam import Beam, translate_ids
-from lidstone.lab.recipe.settings import ModelSpec
+from lidstone.lab.evaluation.translation import translate_ids
+from lidstone.lab.recipe.sections import Beam, ModelSpec
 from lidstone.lab.run.batches import BatchSize, pair_batches
 from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import train

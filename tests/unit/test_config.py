@@ -96,16 +96,6 @@ def test_a_section_of_the_user_keeps_the_other_defaults_of_the_task():
     assert with_(MT, model={"layers": 2}).model.ffn == 1024
 
 
-def test_a_setting_is_defined_once():
-    from lidstone.lab.evaluation.beam import Beam
-    from lidstone.lab.recipe import settings
-
-    recipe = make_recipe(MT)
-    assert type(recipe.model) is settings.ModelSpec
-    assert type(recipe.training) is settings.Training
-    assert isinstance(recipe.evaluation, Beam)
-
-
 def test_a_schedule_that_the_loss_would_refuse_is_refused_in_the_recipe():
     with pytest.raises(RecipeError, match=r"schedule\.final must be >= 0 and <= 1, not 2"):
         with_(LM, regularizer={"schedule": {"kind": "linear", "final": 2}})

@@ -14,7 +14,7 @@ import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
 ANYONE = {"checksums", "errors", "files", "kernel_cache", "locks", "parallel", "progress"}
-ANYONE |= {"ray_cluster", "section"}
+ANYONE |= {"ray_cluster"}
 TOOLKIT = {"text", "ngram", "loss"}
 LIBRARY = TOOLKIT | {"hf"}
 RUN = LIBRARY | {"lab.corpus", "lab.recipe", "lab.methods", "lab.evaluation", "lab.run"}
@@ -25,8 +25,8 @@ MAY_IMPORT = {
     "hf": LIBRARY,
     "lab": set(),
     "lab.methods": LIBRARY | {"lab.methods"},
-    "lab.evaluation": LIBRARY | {"lab.evaluation"},
-    "lab.recipe": LIBRARY | {"lab.evaluation", "lab.recipe"},
+    "lab.evaluation": LIBRARY | {"lab.recipe", "lab.evaluation"},
+    "lab.recipe": LIBRARY | {"lab.methods", "lab.recipe"},
     "lab.corpus": {"text", "lab.recipe", "lab.corpus"},
     "lab.report": {"lab.evaluation", "lab.report"},
     "lab.run": RUN,

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 import lidstone as ld
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.hf.mixture import mixed_nll, mixture_weight, ngram_nll
-from lidstone.lab.recipe.settings import ModelSpec
+from lidstone.lab.recipe.sections import ModelSpec
 from lidstone.lab.run.models import build_model
 
 SIZE, EOS = 12, 2

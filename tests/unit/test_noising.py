@@ -8,7 +8,7 @@ import torch
 import lidstone as ld
 from lidstone.errors import InputError
 from lidstone.lab.methods.noising import Noising
-from lidstone.lab.recipe.settings import ModelSpec
+from lidstone.lab.recipe.sections import ModelSpec
 from lidstone.lab.run.methods import blank_id
 from lidstone.lab.run.models import build_model
 

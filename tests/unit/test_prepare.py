@@ -134,7 +134,7 @@ def test_the_embedded_corpus_needs_no_files():
 def checkpoint(folder, words):
     """A small GPT-2 with a tokenizer of these words; bos, eos and pad are one token, as GPT-2 has it."""
     tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
-    from lidstone.lab.recipe.settings import ModelSpec
+    from lidstone.lab.recipe.sections import ModelSpec
     from lidstone.lab.run.models import build_model
 
     ids = {word: number for number, word in enumerate(["<end>", "<unk>", *words])}

@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 from lidstone.errors import InputError
-from lidstone.lab.evaluation import permutation
-from lidstone.lab.evaluation.attainable import smallest_p, warnings_for
+from lidstone.lab.evaluation import significance
 from lidstone.lab.evaluation.effect import mean_difference, paired_difference, standard_error
 from lidstone.lab.evaluation.significance import (
     holm,
@@ -20,6 +19,8 @@ from lidstone.lab.evaluation.significance import (
     paired_permutation,
     paired_permutations,
     rank_sum,
+    smallest_p,
+    warnings_for,
 )
 from lidstone.lab.evaluation.translation import paired_bootstrap, score_translation
 
@@ -57,7 +58,7 @@ def test_small_permutation_test_equals_scipy() -> None:
 def test_random_flips_approach_the_exact_answer() -> None:
     differences = RNG.normal(0.4, 1, size=16)
     exact = brute_sign_flip(differences)
-    random = permutation.sign_flip_p_values(differences[:, None], permutations=40_000, seed=3)[0]
+    random = significance.sign_flip_p_values(differences[:, None], permutations=40_000, seed=3)[0]
     assert random == pytest.approx(exact, abs=5 * math.sqrt(exact * (1 - exact) / 40_000))
 
 
@@ -74,9 +75,9 @@ def test_no_difference_gives_one() -> None:
 
 def test_the_blocks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     differences = RNG.normal(0.1, 1, size=(200, 3))
-    whole = permutation.sign_flip_p_values(differences, 2_000, seed=5)
-    monkeypatch.setattr(permutation, "BLOCK_BYTES", 8 * 200 * 7)  # 7 rows at a time
-    assert permutation.sign_flip_p_values(differences, 2_000, seed=5).tolist() == whole.tolist()
+    whole = significance.sign_flip_p_values(differences, 2_000, seed=5)
+    monkeypatch.setattr(significance, "BLOCK_BYTES", 8 * 200 * 7)  # 7 rows at a time
+    assert significance.sign_flip_p_values(differences, 2_000, seed=5).tolist() == whole.tolist()
 
 
 def test_many_systems_at_once_equal_one_by_one_and_the_seed_decides() -> None:

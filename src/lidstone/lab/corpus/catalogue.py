@@ -15,8 +15,8 @@ from lidstone.errors import DataError, RecipeError
 from lidstone.lab.corpus.cache import corpus_roots
 from lidstone.lab.corpus.cleaning import Sample
 from lidstone.lab.corpus.sources import DATASETS
-from lidstone.lab.recipe.mistakes import nearest
-from lidstone.lab.recipe.sections import Corpus, Files
+from lidstone.lab.recipe.sections import Corpus, SplitFiles
+from lidstone.lab.recipe.yaml import nearest
 from lidstone.text.corpora import aligned, embedded_corpus, split_sentences
 from lidstone.text.reader import read_lines
 from lidstone.text.source import COMPRESSED
@@ -72,7 +72,7 @@ def _read_own(corpus: Corpus) -> RawCorpus:
     return RawCorpus(splits["train"] or [], splits["valid"], splits["test"], edition="own files")
 
 
-def _read_files(files: Files | None) -> list[Sample] | None:
+def _read_files(files: SplitFiles | None) -> list[Sample] | None:
     if files is None:
         return None
     groups = zip(files.source, files.target, strict=True) if files.source else ((file,) for file in files.target)

@@ -13,7 +13,7 @@ from lidstone.lab.corpus.archives import extract
 from lidstone.lab.corpus.cache import cache_root, new_folder, sha256_of
 from lidstone.lab.corpus.sources import DATASETS, Dataset, Download
 from lidstone.lab.corpus.transfer import checksum_of, fetch
-from lidstone.lab.recipe.mistakes import nearest
+from lidstone.lab.recipe.yaml import nearest
 from lidstone.locks import claim
 
 MANIFEST = "lidstone.json"

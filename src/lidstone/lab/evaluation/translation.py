@@ -1,4 +1,8 @@
-"""Translation quality by sacreBLEU: corpus scores with their signatures, and its paired bootstrap.
+"""Translations: beam search, and their quality by sacreBLEU, with signatures and its paired bootstrap.
+
+The search is `generate` of transformers, over batches of sentences. Every sentence has its own limit on the length of
+its translation, so the result does not depend on what else is in the batch. Ids that are never predicted (padding,
+unused rows) are excluded.
 
 Text must be detokenized: the caller undoes BPE and tokenization. The bootstrap needs no text, only BLEU's statistics of
 each sentence, which can be stored and published even if the references cannot.
@@ -8,16 +12,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.lab.evaluation.attainable import warnings_for
 from lidstone.lab.evaluation.effect import Effect
-from lidstone.lab.evaluation.significance import Comparison, same_length
+from lidstone.lab.evaluation.significance import Comparison, same_length, warnings_for
+from lidstone.text.sequences import Ids, length_batches, padded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lidstone.lab.recipe.sections import Beam
+    from lidstone.text.vocabulary import Vocabulary
+
 
 SACREBLEU_SEED = 12345
 Statistics: TypeAlias = Sequence[Sequence[int]]
@@ -187,3 +198,79 @@ def _sacrebleu_seed(seed: int) -> Iterator[None]:
             del os.environ["SACREBLEU_SEED"]
         else:
             os.environ["SACREBLEU_SEED"] = before
+
+
+def translate_ids(
+    model: Any,
+    sources: Sequence[Ids],
+    vocab: Vocabulary,
+    beam: Beam,
+    *,
+    source_eos: int | None = None,
+    advance: Callable[[float], None] = lambda amount: None,
+) -> list[list[int]]:
+    """Translate sources, given without eos, in batches of similar length; the results have neither start nor eos."""
+    eos = vocab.eos if source_eos is None else source_eos
+    check_source_lengths(sources, model)
+    found: list[list[int]] = [[] for _ in sources]
+    for batch in length_batches([len(source) for source in sources], size=beam.batch_size):
+        rows = _generate(model, [sources[i] for i in batch], vocab, beam, eos)
+        for number, row in zip(batch, rows, strict=True):
+            found[number] = row
+        advance(len(batch))
+    return found
+
+
+def _generate(model: Any, sources: Sequence[Ids], vocab: Vocabulary, beam: Beam, eos: int) -> list[list[int]]:
+    import torch
+
+    from lidstone.hf.inference import evaluating
+
+    device, pad = next(model.parameters()).device, model.config.pad_token_id
+    longest = model.config.max_position_embeddings - 1
+    limits = [min(beam.limit(len(source) + 1), longest) for source in sources]
+    with evaluating(model):
+        output = model.generate(
+            input_ids=torch.from_numpy(padded([np.append(source, eos) for source in sources], pad)).to(device),
+            attention_mask=torch.from_numpy(padded([np.ones(len(s) + 1, np.int64) for s in sources], 0)).to(device),
+            num_beams=beam.beam,
+            do_sample=False,
+            length_penalty=beam.length_penalty,
+            early_stopping=beam.beam > 1 or None,
+            max_new_tokens=max(limits),
+            suppress_tokens=list(vocab.unpredictable) or None,
+            logits_processor=[_OwnLimit(limits, beam.beam, vocab.eos)],
+        )
+    return [_until_eos(row, vocab.eos) for row in output[:, 1:].tolist()]
+
+
+class _OwnLimit:
+    """Allow nothing but eos once a sentence has as many tokens as its own limit."""
+
+    def __init__(self, limits: Sequence[int], beams: int, eos: int) -> None:
+        import torch
+
+        self.limits = torch.tensor(limits).repeat_interleave(beams)  # one per hypothesis
+        self.eos = eos
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        over = (self.limits.to(scores.device) <= input_ids.shape[1])[:, None]  # the first token is the start
+        end = scores[:, self.eos].clone()
+        scores = scores.masked_fill(over, float("-inf"))
+        scores[:, self.eos] = end
+        return scores
+
+
+def _until_eos(row: list[int], eos: int) -> list[int]:
+    return row[: row.index(eos)] if eos in row else row
+
+
+def check_source_lengths(sources: Sequence[Ids], model: Any, first: int = 1) -> None:
+    """Raise an error for a source that is longer than the model reads; `first` is the number of the first one."""
+    longest = model.config.max_position_embeddings
+    for number, source in enumerate(sources, first):
+        if len(source) + 1 > longest:
+            raise InputError(
+                f"sentence {number} has {len(source) + 1} tokens, but the model reads at most {longest}",
+                hint="split the sentence, or train with a larger model.max_positions",
+            )

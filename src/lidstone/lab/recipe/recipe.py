@@ -17,36 +17,18 @@ from pydantic import ValidationError, model_validator
 
 from lidstone.errors import FileFormatError, RecipeError
 from lidstone.files import from_home, read_json
-from lidstone.lab.recipe.mistakes import explain_mistakes, nearest
 from lidstone.lab.recipe.sections import (
     Corpus,
     Evaluation,
-    Files,
     ModelSpec,
     Regularizer,
-    ScheduleSection,
+    Section,
+    SplitFiles,
     Sweep,
     Tokenizer,
     Training,
 )
-from lidstone.lab.recipe.yaml import apply_overrides, load_yaml, with_defaults
-from lidstone.section import Section
-
-__all__ = [
-    "Corpus",
-    "Evaluation",
-    "Files",
-    "ModelSpec",
-    "Recipe",
-    "Regularizer",
-    "ScheduleSection",
-    "Sweep",
-    "Tokenizer",
-    "Training",
-    "load_recipe",
-    "make_recipe",
-    "recipe_names",
-]
+from lidstone.lab.recipe.yaml import apply_overrides, explain_mistakes, load_yaml, nearest, with_defaults
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -243,7 +225,7 @@ def _contradictions(recipe: Recipe) -> list[str]:
     return [problem for problem, present in checks.items() if present]
 
 
-def _side_checks(split: str, files: Files, task: str) -> dict[str, bool]:
+def _side_checks(split: str, files: SplitFiles, task: str) -> dict[str, bool]:
     return {
         f"corpus.{split}: needs a target file": not files.target,
         f"corpus.{split}: translation needs source and target": task == "mt" and not files.source,

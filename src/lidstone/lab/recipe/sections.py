@@ -1,39 +1,55 @@
 """The sections of a recipe: what may be set, within which range, with what default.
 
-`ModelSpec`, `Training` and `Beam` are defined where they are used, in `training` and `evaluation`; the others here. The
-defaults are those of the paper's language model; `recipe/recipe.py` has those for translation.
+The defaults are those of the paper's language model; `recipe/recipe.py` has those for translation.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from lidstone.lab.evaluation.beam import Beam
-from lidstone.lab.recipe.settings import Metric, ModelSpec, Training
+from lidstone.errors import RunError
 from lidstone.loss.schedule import Kind, Schedule
-from lidstone.section import Positive, Section
 
-__all__ = [
-    "Corpus",
-    "Evaluation",
-    "Files",
-    "ModelSpec",
-    "Regularizer",
-    "ScheduleSection",
-    "Sweep",
-    "Tokenizer",
-    "Training",
-]
-
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
 Strength = Annotated[float, Field(ge=0)]
+Metric = Literal["perplexity", "bleu"]
 
 
-class Files(Section):
+class Section(BaseModel):
+    """A part of a recipe: no unknown keys, no changes after loading, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    LATER: ClassVar[frozenset[str]] = frozenset()
+    """Keys that the first version did not have: written only where they are set, so old recipes keep their run ids."""
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        values: dict[str, Any] = serialize(self)
+        return {
+            key: value
+            for key, value in values.items()
+            if key not in self.LATER or getattr(self, key) != fields[key].default
+        }
+
+
+class SplitFiles(Section):
     """The text files of one split; several are read one after the other.
 
-    >>> Files.model_validate("train.txt").target
+    >>> SplitFiles.model_validate("train.txt").target
     ('train.txt',)
     """
 
@@ -61,11 +77,11 @@ class Corpus(Section):
     name: str | None = None
     """A corpus known by name: embedded, wikitext2, wikitext2-raw, iwslt14, multi30k, tatoeba, wmt14,
     lafand-en-ibo, lafand-en-swa, lafand-en-yor, lafand-fr-wol."""
-    train: Files | None = None
+    train: SplitFiles | None = None
     """Your own training text instead; for translation {source: FILE, target: FILE}."""
-    valid: Files | None = None
+    valid: SplitFiles | None = None
     """Validation text. Where missing it is taken out of the training text."""
-    test: Files | None = None
+    test: SplitFiles | None = None
     """Test text. Where missing it is taken out of the training text."""
     source_language: str = "de"
     """Language code of the source, for Moses tokenization and to pick the side of a named corpus."""
@@ -110,6 +126,45 @@ class Tokenizer(Section):
     """Tokens that occur less often in the training text become <unk>."""
     pad_to_multiple: Positive = 1
     """Round the vocabulary size up to a multiple, with unused ids (fairseq: 8)."""
+
+
+class ModelSpec(Section):
+    """The shape of a model, without its vocabulary.
+
+    >>> ModelSpec().width
+    512
+    """
+
+    kind: Literal["transformer-lm", "transformer-mt", "auto"] = "transformer-lm"
+    """transformer-lm (OPT class), transformer-mt (Marian class) or auto (a checkpoint or configuration)."""
+    layers: Positive = 6
+    """Layers of the decoder, and of the encoder where there is one."""
+    width: Annotated[int, Field(ge=2)] = 512
+    """Size of the embeddings and hidden states."""
+    heads: Positive = 8
+    """Attention heads per layer."""
+    ffn: Positive = 2048
+    """Inner size of the feed-forward layers."""
+    dropout: Rate = 0.1
+    """Dropout after each sub-layer."""
+    attention_dropout: Rate = 0.0
+    """Dropout on attention weights."""
+    max_positions: Positive = 512
+    """Longest sequence the model can read."""
+    tied: bool = True
+    """Share the input and output embeddings of the decoder."""
+    checkpoint: str | None = None
+    """For auto: a checkpoint folder, a configuration file (.json), or a model type such as gpt2."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """For auto: further fields of the configuration, by name."""
+
+    @model_validator(mode="after")
+    def _can_be_built(self) -> ModelSpec:
+        if self.width % self.heads:
+            raise ValueError(f"a width of {self.width} cannot be split over {self.heads} heads")
+        if self.kind == "auto" and self.checkpoint is None:
+            raise ValueError("kind auto needs a checkpoint")
+        return self
 
 
 class ScheduleSection(Section):
@@ -218,6 +273,117 @@ class Regularizer(Section):
         if self.smoother is not None:
             get_smoother(self.smoother, **self.parameters)
         return self
+
+
+class Training(Section):
+    """How the network is trained."""
+
+    epochs: Positive | None = None
+    """Stop after this many passes over the training text."""
+    max_steps: Positive | None = 50_000
+    """Stop after this many updates, even if `epochs` is set; null: no limit."""
+    batch_tokens: Positive | None = 2048
+    """Target tokens per batch, padding included."""
+    batch_size: Positive | None = None
+    """Sequences per batch; set batch_tokens to null with it."""
+    accumulation: Positive = 16
+    """Batches per update, over all processes."""
+    learning_rate: Annotated[float, Field(gt=0)] = 5e-4
+    """The highest learning rate, of Adam."""
+    betas: tuple[Rate, Rate] = (0.9, 0.98)
+    """Adam's two decay rates."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    """How the learning rate falls after the warm-up: inverse_sqrt, linear, cosine or constant (it does not)."""
+    warmup_steps: Annotated[int, Field(ge=0)] = 4000
+    """Updates until the learning rate is highest."""
+    warmup_start: Annotated[float, Field(ge=0)] = 1e-7
+    """The learning rate at step 0, from which it rises linearly."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    """Adam's decoupled weight decay."""
+    clip: Annotated[float, Field(ge=0)] = 0.0
+    """Largest gradient norm; 0: no clipping."""
+    block_length: Annotated[int, Field(ge=2)] | None = 512
+    """Language models: pack the text into blocks of this many tokens; null: one sentence per sequence."""
+    patience: Positive | None = 5
+    """Stop after this many evaluations without a better validation score; null: never."""
+    eval_every: Positive | None = None
+    """Updates between evaluations; null: after each epoch."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Fixes weights, order of batches and dropout."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """fp32, bf16, or auto: bf16 on a GPU that has it, fp32 elsewhere."""
+    threads: Positive | None = None
+    """CPU threads; null: torch's own choice."""
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Training:
+        if self.epochs is None and self.max_steps is None:
+            raise ValueError("training needs an end: set epochs or max_steps")
+        if (self.batch_tokens is None) == (self.batch_size is None):
+            raise ValueError("set either batch_tokens or batch_size, and the other to null")
+        return self
+
+    def steps(self, batches: int, processes: int = 1) -> int:
+        """How many updates the training has, if it is not stopped early.
+
+        >>> Training(epochs=2, max_steps=None, accumulation=2).steps(batches=5)     # 3 updates per epoch
+        6
+        """
+        per_process = math.ceil(batches / processes)
+        per_epoch = math.ceil(per_process / self.share(processes))
+        ends = [self.epochs * per_epoch if self.epochs else None, self.max_steps]
+        return min(end for end in ends if end is not None)
+
+    def share(self, processes: int) -> int:
+        """The batches per update of one process."""
+        if self.accumulation % processes:
+            raise RunError(
+                f"{self.accumulation} batches per update cannot be shared by {processes} processes",
+                hint="set training.accumulation to a multiple of the processes, and smaller batches with it",
+            )
+        return self.accumulation // processes
+
+    def rate(self, step: int, steps: int) -> float:
+        """The factor on the learning rate after `step` updates: a linear warm-up, then the schedule.
+
+        >>> settings = Training(learning_rate=1.0, warmup_steps=4, warmup_start=0.0)
+        >>> [round(settings.rate(step, 100), 3) for step in (0, 2, 4, 16)]
+        [0.0, 0.5, 1.0, 0.5]
+        """
+        warm = max(self.warmup_steps, 1)
+        if step < self.warmup_steps:
+            start = self.warmup_start / self.learning_rate
+            return start + (1 - start) * step / warm
+        done = (step - self.warmup_steps) / max(steps - self.warmup_steps, 1)
+        return {
+            "constant": 1.0,
+            "inverse_sqrt": math.sqrt(warm / max(step, 1)),
+            "linear": max(0.0, 1 - done),
+            "cosine": (1 + math.cos(math.pi * min(done, 1.0))) / 2,
+        }[self.schedule]
+
+
+class Beam(Section):
+    """How translations are searched: part of the section `evaluation` of a recipe.
+
+    >>> Beam().limit(20)
+    34
+    """
+
+    beam: Positive = 5
+    """Hypotheses kept at each step; 1 is greedy search."""
+    length_penalty: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+    """Scores are divided by length to this power."""
+    max_length_factor: Annotated[float, Field(ge=0)] = 1.2
+    """A translation has at most factor x source length + extra tokens."""
+    max_length_extra: Annotated[int, Field(ge=0)] = 10
+    """See max_length_factor."""
+    batch_size: Positive = 64
+    """Sentences searched together."""
+
+    def limit(self, source_length: int) -> int:
+        """The largest number of tokens in a translation of a source of this length, at least one."""
+        return max(1, int(self.max_length_factor * source_length) + self.max_length_extra)
 
 
 class Evaluation(Beam):

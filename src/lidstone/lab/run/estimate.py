@@ -11,7 +11,7 @@ from typing import Any
 
 from lidstone.lab.corpus.prepared import Prepared, Split
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.recipe.settings import Training
+from lidstone.lab.recipe.sections import Training
 from lidstone.lab.run.scoring import Scorer
 from lidstone.lab.run.setup import Setup, set_up
 

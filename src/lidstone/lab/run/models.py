@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.lab.recipe.settings import ModelSpec
+from lidstone.lab.recipe.sections import ModelSpec
 
 if TYPE_CHECKING:
     from torch import Tensor

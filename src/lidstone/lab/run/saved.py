@@ -17,7 +17,7 @@ from lidstone.checksums import file_checksums, verify_files, with_checksum
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.files import read_json
 from lidstone.lab.corpus.pipeline import TextPipeline
-from lidstone.lab.evaluation.beam import Beam
+from lidstone.lab.recipe.sections import Beam
 from lidstone.lab.run.methods import load_residual, save_residual
 
 _BEAM_KEYS = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from lidstone.hf.perplexity import SentenceScores, score_pairs, score_sentences
 from lidstone.lab.corpus.prepared import Prepared, Split
-from lidstone.lab.evaluation.beam import translate_ids
+from lidstone.lab.evaluation.translation import translate_ids
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.processes import process_count, process_rank
 from lidstone.progress import progress_bar

@@ -26,7 +26,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, Traine
 from lidstone.errors import RunError
 from lidstone.hf.mixin import SmoothedLossMixin
 from lidstone.lab.methods.residual import NAME as RESIDUAL
-from lidstone.lab.recipe.settings import Metric, Training
+from lidstone.lab.recipe.sections import Metric, Training
 from lidstone.lab.run.batches import Batches
 from lidstone.lab.run.checkpoints import (
     Fitted,

@@ -9,7 +9,8 @@ from lidstone.errors import InputError
 from lidstone.hf.mixture import Mixture
 from lidstone.hf.perplexity import score_sentences, window_of
 from lidstone.lab.corpus.pipeline import encode_pieces
-from lidstone.lab.evaluation.beam import Beam, check_source_lengths, translate_ids
+from lidstone.lab.evaluation.translation import check_source_lengths, translate_ids
+from lidstone.lab.recipe.sections import Beam
 from lidstone.lab.run.methods import generating
 from lidstone.lab.run.mix import mixed_perplexities, signature_of
 from lidstone.lab.run.saved import SavedModel

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from lidstone.errors import RecipeError
-from lidstone.lab.recipe.mistakes import nearest
 from lidstone.lab.recipe.recipe import Recipe, make_recipe
+from lidstone.lab.recipe.yaml import nearest
 
 Axes = dict[str, list[Any]]
 
