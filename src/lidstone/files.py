@@ -10,7 +10,7 @@ import os
 import platform
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -65,9 +65,9 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def read_json(path: str | Path, hint: str = "") -> Any:
+def read_json(path: str | Path, hint: str = "", read: Callable[[Path], bytes] = Path.read_bytes) -> Any:
     """The value of a JSON file; a file that cannot be read, is not sound JSON or does not fit the checksum in it (see
-    `lidstone.checksums`) is a `FileFormatError`.
+    `lidstone.checksums`) is a `FileFormatError`. `read` gets the bytes of files that are kept in another way.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.json"
     >>> _ = file.write_text("[" * 100_000)
@@ -76,7 +76,7 @@ def read_json(path: str | Path, hint: str = "") -> Any:
     lidstone.errors.FileFormatError: ...a.json is damaged: it is nested too deeply
     """
     try:
-        value = parse_json(Path(path).read_bytes())
+        value = parse_json(read(Path(path)))
         verify_checksum(value)
         return value
     except OSError as error:

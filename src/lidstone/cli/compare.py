@@ -18,7 +18,7 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            help="Folders of runs: every method against the baseline. "
+            help="Folders of runs, or packed studies: every method against the baseline. "
             "Or single runs: the others against the first, over sentences.",
             metavar="RUNS",
             autocompletion=complete_runs,
@@ -104,4 +104,6 @@ def _row(comparison: dict[str, Any]) -> list[str]:
 
 
 def _is_single_run(path: Path) -> bool:
-    return (path.is_file() and path.name == "run.json") or (path / "run.json").is_file()
+    from lidstone.lab.report.packed import RECORD, is_file
+
+    return is_file(path / RECORD) or (path.name == RECORD and is_file(path))

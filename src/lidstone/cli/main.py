@@ -40,6 +40,8 @@ VERBS = {
     "sweep": "Search settings and train the best with every seed; can be interrupted.",
     "compare": "Test whether one run is better than another.",
     "report": "Tables and figures of finished runs.",
+    "pack": "Pack finished runs into one file.",
+    "unpack": "Write the runs of a packed file as folders.",
     "demo": "A small experiment on text that comes with Python.",
     "env": "Versions, cores and folders, for bug reports.",
 }

@@ -41,7 +41,9 @@ SKIP_DAMAGED: TypeAlias = Annotated[bool, typer.Option("--skip-damaged", help="L
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, or run.json files.", metavar="RUNS")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, packed studies, or run.json files.", metavar="RUNS")
+    ],
     format: Annotated[Format, typer.Option(help="The format of the tables on stdout.")] = Format.text,
     json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page here.")] = None,

@@ -17,6 +17,7 @@ from typing import Any
 from lidstone.checksums import KEY as CHECKSUM
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.files import parse_json, read_json
+from lidstone.lab.report.packed import EXPLORER, RECORD, is_file, pack, read_bytes, records_in
 
 SCHEMA = 1
 ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
@@ -98,12 +99,16 @@ class Run:
         if self.sentences_file is None:
             raise InputError(f"{self.path or self.id} has no scores of single sentences", hint="train this run again")
         try:
-            raw = self.sentences_file.read_bytes()
-            text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-            return dict(parse_json(text))
+            return dict(parse_json(self.sentences_text()))
         except (OSError, EOFError, ValueError, TypeError, zlib.error) as error:
             reason = getattr(error, "strerror", None) or error
             raise FileFormatError(f"{self.sentences_file} cannot be read: {reason}") from error
+
+    def sentences_text(self) -> bytes:
+        """The stored values of each test sentence as JSON."""
+        assert self.sentences_file
+        raw = read_bytes(self.sentences_file)
+        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
 
 
 @dataclass(frozen=True)
@@ -135,10 +140,33 @@ def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = 
 
 def read_run(file: Path) -> Run:
     """Read one `run.json`."""
-    record = read_json(file, hint="run it again, or skip it (--skip-damaged)")
+    record = read_json(file, hint="run it again, or skip it (--skip-damaged)", read=read_bytes)
     if not isinstance(record, dict):
         raise FileFormatError(f"{file} is damaged: it has no run", hint="run it again, or skip it (--skip-damaged)")
     return Run.from_dict(record, file)
+
+
+def pack_runs(sources: Iterable[str | Path], study: str | Path) -> tuple[int, int]:
+    """Add the finished runs of folders and packed studies to a packed study, or begin one; how many it has, and how
+    many of them are new. A run that it has already is replaced.
+    """
+    roots, study = [Path(source) for source in sources], Path(study)
+    files: dict[str, bytes] = {}
+    before = len(records_in(study))
+    for file in _run_files(roots):
+        run = read_run(file)
+        if run.status != "complete":
+            continue
+        files[f"{run.id}/{RECORD}"] = read_bytes(file)
+        if run.sentences_file and is_file(run.sentences_file):
+            run.sentences()  # an error if they are damaged
+            files[f"{run.id}/{run.sentences_file.name}"] = run.sentences_text()
+    for root in roots:
+        if is_file(root / EXPLORER):
+            files[EXPLORER] = read_bytes(root / EXPLORER)
+    pack(files, study)
+    after = len(records_in(study))
+    return after, after - before
 
 
 def differences(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:
@@ -207,9 +235,10 @@ def _without(config: Any) -> Any:
 def _run_files(roots: Sequence[Path]) -> list[Path]:
     files: dict[Path, Path] = {}
     for root in roots:
-        if not root.exists():
-            raise InputError(f"there is no {root}", hint="pass a folder of runs, or a run.json")
-        for file in [root] if root.is_file() else sorted(root.rglob("run.json")):
+        inside = records_in(root) or ([root] if root.is_file() else sorted(root.rglob(RECORD)))
+        if not inside and not root.exists():
+            raise InputError(f"there is no {root}", hint="pass a folder of runs, a packed study or a run.json")
+        for file in inside:
             files.setdefault(file.resolve(), file)
     if not files:
         raise InputError(f"there is no run.json below {', '.join(map(str, roots))}", hint="train something first")
@@ -240,9 +269,9 @@ def without_copies(runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
 
 def _explorer(roots: Sequence[Path]) -> Mapping[str, Any] | None:
     for root in roots:
-        file = root / "explorer.json"
-        if root.is_dir() and file.is_file():
-            data = read_json(file, hint="make it again or move it away")
+        file = root / EXPLORER
+        if is_file(file):
+            data = read_json(file, hint="make it again or move it away", read=read_bytes)
             if not isinstance(data, dict):
                 raise FileFormatError(f"{file} is damaged: it has no data", hint="make it again or move it away")
             return {key: value for key, value in data.items() if key != CHECKSUM}
