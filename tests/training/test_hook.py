@@ -281,7 +281,7 @@ def test_checkpoints_hold_nothing_of_the_loss(tmp_path: Path) -> None:
 
 def test_the_loss_follows_the_logits_to_their_device() -> None:
     """The meta device stands for an accelerator: arrays arrive there once, and stay float32."""
-    from lidstone.hf.checks import move_to
+    from lidstone.hf.hook import move_to
 
     loss = make_loss("token").to(torch.bfloat16)
     move_to(loss, torch.empty(1, device="meta"))

@@ -2,21 +2,22 @@
 
 A causal model's logits at t score the label at t + 1, so its labels are moved one to the left (slicing the logits
 would copy them), and the input at t is the token before the label. An encoder-decoder is aligned already, and its
-decoder's inputs are the tokens before. An unknown token is -1: there the history ends.
+decoder's inputs are the tokens before. An unknown token is -1: there the history ends. `evaluation_items` counts the
+labels that are scored.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from lidstone.loss.targets import shift_right
+from lidstone.text.history import UNKNOWN
 
 IGNORED = -100
 """the label of positions that are not predicted; the Trainer counts tokens with it, too"""
-UNKNOWN = -1
 
 
 class Aligned(NamedTuple):
@@ -76,3 +77,38 @@ def _outside(labels: Tensor, attention_mask: Tensor | None, position_ids: Tensor
         last = shift_left(position_ids, 1) == 0
         outside = last if outside is None else outside | last
     return outside
+
+
+def evaluation_items(counted: Any, labels: Tensor, targets: Tensor) -> float:
+    """The number that an evaluation loss is divided by, so that exp of it is a perplexity: the predicted `targets`.
+
+    The Trainer passes its own count, `counted`. That includes the first label of a row, which some causal models
+    (GPT-2's class) never predict, so the loss would be too small. The count is also the sum over all processes,
+    depending on the arguments, and the Trainer multiplies the loss by their number afterwards: the result covers as
+    many processes as `counted` does.
+
+    >>> labels, targets = torch.tensor([[5, 6, 7]]), torch.tensor([[6, 7, -100]])
+    >>> evaluation_items(3, labels, targets)
+    2.0
+    """
+    own = _present(targets)
+    here = [own, _present(labels), _present(labels[..., 1:])]
+    everywhere, processes = _summed(here, labels)
+    for copies in range(1, processes + 1):  # tensor-parallel processes have copies of one batch
+        if processes % copies == 0 and int(counted) * copies in everywhere[1:]:
+            return everywhere[0] / copies
+    return float(own)
+
+
+def _present(labels: Tensor) -> int:
+    return int((labels != IGNORED).sum())
+
+
+def _summed(counts: list[int], like: Tensor) -> tuple[list[int], int]:
+    """Counts added up over the processes, and how many processes there are."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if not distributed or torch.distributed.get_world_size() == 1:
+        return counts, 1
+    sums = torch.tensor(counts, device=like.device)
+    torch.distributed.all_reduce(sums)
+    return sums.tolist(), torch.distributed.get_world_size()

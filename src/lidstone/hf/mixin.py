@@ -15,17 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lidstone.errors import InputError
+from lidstone.errors import InputError, RunError
 from lidstone.hf.alignment import Aligned, align_causal, align_decoder
-from lidstone.hf.checks import (
-    check_arguments,
-    check_loss,
-    check_model,
-    check_synchronised,
-    logits_of,
-    move_to,
-)
-from lidstone.hf.hook import PartsMeter
+from lidstone.hf.hook import PartsMeter, check_arguments, check_loss, check_model, logits_of, move_to
 from lidstone.hf.projection import Projection
 from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.loss.loss import LossParts, SmoothedLoss
@@ -154,3 +146,17 @@ class SmoothedLossMixin(Trainer):
             targets = [self._align(batch).labels for batch in batch_samples]
             batch_samples = [{"labels": labels, "shift_labels": labels} for labels in targets]
         return super()._get_num_items_in_batch(batch_samples, device)
+
+
+def check_synchronised(trainer: Any, model: Any) -> None:
+    """Raise an error if several processes would not share gradients.
+
+    Accelerate does not wrap a model for training that it has prepared for evaluation before.
+    """
+    several = str(trainer.accelerator.distributed_type.value).startswith("MULTI_") and trainer.get_tp_size() == 1
+    if several and trainer.args.world_size > 1 and model.training and model is trainer.model:
+        raise RunError(
+            f"{trainer.args.world_size} processes would train without sharing gradients: "
+            "evaluate() or predict() was called before train()",
+            hint="call train() first, or evaluate with another Trainer",
+        )

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.hf.inference import evaluating
-from lidstone.hf.perplexity import Floats, SentenceScores, score_sentences
+from lidstone.hf.perplexity import Floats, SentenceScores, evaluating, score_sentences
 from lidstone.ngram.formats.validate import check_normalised
 from lidstone.text.history import histories_of, history_after, recent
 from lidstone.text.sequences import Ids

@@ -14,7 +14,8 @@ has never seen, a network is worse, and by different amounts for different metho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.hf.inference import evaluating
 from lidstone.text.sequences import IGNORED, Ids, length_batches, padded, pair_inputs, pieces
 
 if TYPE_CHECKING:
@@ -139,6 +139,22 @@ def score_pairs(
         nll[batch] = _losses(model, inputs, labels).sum(-1).numpy()
         advance(len(batch))
     return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Switch gradients and dropout off, and restore the model's mode afterwards."""
+    import torch
+
+    training = model.training
+    try:
+        with torch.inference_mode():
+            if training:
+                model.eval()
+            yield
+    finally:
+        if training:
+            model.train()
 
 
 class _Piece(NamedTuple):

@@ -224,7 +224,7 @@ def translate_ids(
 def _generate(model: Any, sources: Sequence[Ids], vocab: Vocabulary, beam: Beam, eos: int) -> list[list[int]]:
     import torch
 
-    from lidstone.hf.inference import evaluating
+    from lidstone.hf.perplexity import evaluating
 
     device, pad = next(model.parameters()).device, model.config.pad_token_id
     longest = model.config.max_position_embeddings - 1
