@@ -17,13 +17,13 @@ from lidstone.loss.split import SignedSplit as SignedSplit
 from lidstone.loss.split import signed_split as signed_split
 from lidstone.ngram.arpa.read_write import read_arpa as read_arpa
 from lidstone.ngram.arpa.read_write import write_arpa as write_arpa
-from lidstone.ngram.combine.mixing import mix as mix
-from lidstone.ngram.combine.pruning import prune as prune
 from lidstone.ngram.counts import Counts as Counts
 from lidstone.ngram.counts import count as count
 from lidstone.ngram.counts import count_text as count_text
 from lidstone.ngram.filter.filter import filter_documents as filter_documents
 from lidstone.ngram.formats.safetensors import load as load
+from lidstone.ngram.mix import mix as mix
+from lidstone.ngram.prune import prune as prune
 from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting as AbsoluteDiscounting
 from lidstone.ngram.smoothers.add_lambda import AddLambda as AddLambda
 from lidstone.ngram.smoothers.good_turing import GoodTuring as GoodTuring

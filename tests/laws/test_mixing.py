@@ -10,9 +10,8 @@ import pytest
 from tests.smoothing_cases import SMOOTHERS, VOCAB, all_histories, fit, fitted, make_text, text_histories
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.ngram.combine.mixing import learn_mixture, mix
-from lidstone.ngram.combine.vocabularies import common_vocabulary
 from lidstone.ngram.counts import count, count_text
+from lidstone.ngram.mix import common_vocabulary, learn_mixture, mix
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.vocabulary import Vocabulary

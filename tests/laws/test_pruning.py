@@ -7,9 +7,9 @@ import pytest
 from tests.smoothing_cases import SMOOTHERS, TEXT, VOCAB, all_histories, fitted, text_histories
 
 from lidstone.errors import InputError
-from lidstone.ngram.combine.pruning import importance, prune, relative_entropies
 from lidstone.ngram.counts import count
 from lidstone.ngram.formats.safetensors import load
+from lidstone.ngram.prune import importance, prune, relative_entropies
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.ngram.table import BackoffTable
 

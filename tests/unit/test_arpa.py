@@ -17,7 +17,7 @@ from lidstone.errors import FileFormatError, InputError, TextError, VocabularyMi
 from lidstone.ngram.arpa.blocks import parents_of, words_of
 from lidstone.ngram.arpa.parsing import index_words, parse
 from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
-from lidstone.ngram.arpa.trie import build, close
+from lidstone.ngram.closure import build, close
 from lidstone.ngram.counts import count
 from lidstone.ngram.formats.safetensors import load
 from lidstone.ngram.smoothers.add_lambda import AddLambda

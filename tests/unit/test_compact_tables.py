@@ -14,10 +14,10 @@ from tests.smoothing_cases import FALLBACKS, SMOOTHERS
 
 from lidstone.errors import InputError
 from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
-from lidstone.ngram.compact.bits import pack, pack_ascending, unpack, unpack_ascending
-from lidstone.ngram.compact.quantise import decode, quantise, relative_error
+from lidstone.ngram.compact import decode, quantise, relative_error
 from lidstone.ngram.counts import count, count_text
 from lidstone.ngram.formats.safetensors import load_table
+from lidstone.ngram.packed import pack, pack_ascending, unpack, unpack_ascending
 from lidstone.ngram.scoring import score_tokens
 from lidstone.ngram.smoothers.registry import get_smoother
 from lidstone.ngram.table import BackoffTable

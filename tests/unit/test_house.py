@@ -33,11 +33,7 @@ CIRCLES = {
     ("loss.loss", "loss.columns"),
     ("loss.linear_loss", "loss.columns"),
     ("ngram.table", "ngram.formats"),
-    ("ngram.table", "ngram.compact"),
     ("ngram.identity", "ngram.formats"),
-    ("ngram.trie", "ngram.compact"),
-    ("ngram.query", "ngram.compact"),
-    ("ngram.state", "ngram.compact"),
     ("ngram.formats", "ngram.kenlm"),
     ("ngram.disk.output", "ngram.disk.fitting"),
 }

@@ -24,7 +24,7 @@ def prune(
     as_json: JSON = False,
 ) -> None:
     """Drop the least important n-grams by relative entropy (Stolcke 1998); the result still sums to one."""
-    from lidstone.ngram.combine.pruning import prune as prune_table
+    from lidstone.ngram.prune import prune as prune_table
 
     check_model_output(output)
     whole = read_table(table)

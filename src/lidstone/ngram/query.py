@@ -1,7 +1,14 @@
-"""The compiled kernels behind `BackoffTable`.
+"""The compiled walks through a table: one word after one history, whole streams, whole distributions.
 
-One word after one history: walk from the history's node down its suffix links, adding up rows. Whole streams: with the
-full p(w|h) of every n-gram stored, only the longest matching n-gram has to be found, as in KenLM.
+One walk serves all of them (`_match`): from the node of the history along its suffix links to the longest history that
+has the word; those that lack it multiply p by their backoffs. Streams and states then read the full p(w|h) of that
+n-gram, as KenLM does; where only rows are stored, `full_prob` adds them up.
+
+A state is the trie node of the longest part of the history that can still matter, -1 where nothing does. Two hypotheses
+with equal states have equal futures, so a beam search can merge them. One step costs a few look-ups whatever the length
+of the history, where `BackoffTable.logprob` reads the whole history again.
+
+All answers are float64, from the table's own arrays: plain, packed, quantised or mapped from a file (`access.py`).
 """
 
 from __future__ import annotations
@@ -14,9 +21,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.compact.access import Values, at, chain_for, find_child, full_prob, size_of, suffix_of, with_row
+from lidstone.ngram.access import Values, at, chain_for, find_child, full_prob, size_of, suffix_of, with_row
 from lidstone.ngram.trie import Trie
 
+EMPTY = -1
+"""The state without a history."""
 PARALLEL_FROM = 200_000
 
 
@@ -43,64 +52,78 @@ def matches(
     return logprobs, np.searchsorted(trie.levels, nodes, "right").astype(np.int32)
 
 
+@njit(cache=True, nogil=True, inline="always")  # a call would count references to all arrays
+def _match(first, words, suffixes, values, backoffs, state, word, chain):  # type: ignore[no-untyped-def]
+    """p(word | state), the longest known n-gram that ends in the word, and its history."""
+    weight, node, history = 1.0, np.int64(-1), np.int64(state)
+    while node < 0 and 0 <= history < size_of(backoffs):
+        node = np.int64(find_child(first, words, history, word))
+        if node < 0:
+            weight *= at(backoffs, history)
+            history = np.int64(at(suffixes, history))
+    if node < 0:
+        node, history = np.int64(word), np.int64(-1)
+    return weight * full_prob(values, first, words, suffixes, backoffs, history, node, chain), node, history
+
+
+@njit(cache=True, nogil=True)
+def _step(first, words, suffixes, values, backoffs, state, word, chain):  # type: ignore[no-untyped-def]
+    """Ln p(word | state), and the state after the word."""
+    probability, node, history = _match(first, words, suffixes, values, backoffs, state, word, chain)
+    logprob = np.log(probability) if probability > 0 else -np.inf
+    return logprob, state_of(first, words, suffixes, backoffs, history, node)
+
+
+@njit(cache=True, nogil=True)
+def state_of(first, words, suffixes, backoffs, history, node):  # type: ignore[no-untyped-def]
+    """The longest suffix of a node, which follows `history`, that can be a history and makes a difference."""
+    state = np.int64(node)
+    if state >= size_of(backoffs):
+        state = suffix_of(first, words, suffixes, history, state)
+    while state >= 0 and at(first, state) == at(first, state + 1) and at(backoffs, state) == 1.0:
+        state = np.int64(at(suffixes, state))  # no word is listed after it, and its weight is 1
+    return state
+
+
 @njit(cache=True, nogil=True)
 def _score(first, words, suffixes, values, backoffs, bos, stream):  # type: ignore[no-untyped-def]
     """The log-probability of each token, and the node of the longest n-gram that ends with it."""
     logprobs, nodes, chain = np.empty(len(stream)), np.empty(len(stream), np.int64), chain_for(values)
-    end, state = 0, np.int64(-1)
+    end, state = 0, np.int64(EMPTY)
     for word in stream:
         if word == bos:
             state = np.int64(bos)
             continue
-        weight, longest = 1.0, np.int64(-1)
-        while longest < 0 and 0 <= state < size_of(backoffs):
-            longest = np.int64(find_child(first, words, state, word))
-            if longest < 0:
-                weight *= at(backoffs, state)
-                state = np.int64(at(suffixes, state))
-        if longest < 0:
-            longest, state = np.int64(word), np.int64(-1)
-        probability = weight * full_prob(values, first, words, suffixes, backoffs, state, longest, chain)
+        probability, node, history = _match(first, words, suffixes, values, backoffs, state, word, chain)
         logprobs[end] = np.log(probability) if probability > 0 else -np.inf
-        nodes[end] = longest
+        nodes[end] = node
         end += 1
-        state = longest if longest < size_of(backoffs) else suffix_of(first, words, suffixes, state, longest)
+        # not the shortest state that `state_of` finds: looking for it takes longer than it saves in a stream
+        state = node if node < size_of(backoffs) else suffix_of(first, words, suffixes, history, node)
     return logprobs[:end].copy(), nodes[:end].copy()
 
 
 @njit(cache=True, nogil=True)
-def ngram_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
-    """p(w|h) of every n-gram hw, one per node, lower orders first; zero for `<s>`.
+def one_step(first, words, suffixes, values, backoffs, state, word):  # type: ignore[no-untyped-def]
+    """Ln p(word | state), and the state after the word."""
+    return _step(first, words, suffixes, values, backoffs, state, word, chain_for(values))
 
-    If h w is a node, so is the same without its oldest word: the suffix link, whose p is known by then.
-    """
-    probs = np.empty(len(rows))
-    probs[: len(base)] = base
-    probs[len(base)] = 0.0
-    for history in range(len(backoffs)):
-        for node in range(first[history], first[history + 1]):
-            probs[node] = max(rows[node] + backoffs[history] * probs[suffixes[node]], 0.0)
-    return probs
+
+@njit(cache=True, nogil=True)
+def many_steps(first, words, suffixes, values, backoffs, states, targets, logprobs, after):  # type: ignore[no-untyped-def]
+    """`one_step` for each pair of a state and a word."""
+    chain = chain_for(values)
+    for i in range(len(states)):
+        logprobs[i], after[i] = _step(first, words, suffixes, values, backoffs, states[i], targets[i], chain)
 
 
 @njit(cache=True, nogil=True)
 def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  # type: ignore[no-untyped-def]
-    """p(target | state) for each pair.
-
-    The longest history that has the word gives p; those above it multiply it by their backoffs.
-    """
+    """p(target | state) for each pair."""
     values = Values(rows, base)
     out, chain = np.empty(len(states)), chain_for(values)
     for i in range(len(states)):
-        weight, state, child = 1.0, np.int64(states[i]), np.int64(-1)
-        while child < 0 and 0 <= state < size_of(backoffs):
-            child = np.int64(find_child(first, words, state, targets[i]))
-            if child < 0:
-                weight *= at(backoffs, state)
-                state = np.int64(at(suffixes, state))
-        if child < 0:
-            child, state = np.int64(targets[i]), np.int64(-1)
-        out[i] = weight * full_prob(values, first, words, suffixes, backoffs, state, child, chain)
+        out[i] = _match(first, words, suffixes, values, backoffs, states[i], targets[i], chain)[0]
     return out
 
 
@@ -122,3 +145,32 @@ def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # typ
             for child in range(at(first, chain[level]), at(first, chain[level] + 1)):
                 word = at(words, child)
                 out[i, word] = with_row(rows, child, weights[level], out[i, word])
+
+
+@njit(cache=True, nogil=True)
+def ngram_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
+    """p(w|h) of every n-gram hw, one per node, lower orders first; zero for `<s>`.
+
+    If h w is a node, so is the same without its oldest word: the suffix link, whose p is known by then.
+    """
+    probs = np.empty(len(rows))
+    probs[: len(base)] = base
+    probs[len(base)] = 0.0
+    for history in range(len(backoffs)):
+        for node in range(first[history], first[history + 1]):
+            probs[node] = max(rows[node] + backoffs[history] * probs[suffixes[node]], 0.0)
+    return probs
+
+
+def rows_of(trie: Trie, probs: NDArray[np.float64], backoffs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """rows[hw] = p(w | h) - backoffs[h] * p(w | h without its oldest word): the inverse of `ngram_probs`."""
+    rows = np.zeros(trie.size)
+    _subtract_lower(trie.first, trie.suffixes, probs, backoffs, rows)
+    return rows
+
+
+@njit(cache=True, nogil=True)
+def _subtract_lower(first, suffixes, probs, backoffs, rows):  # type: ignore[no-untyped-def]
+    for history in range(len(backoffs)):
+        for node in range(first[history], first[history + 1]):
+            rows[node] = probs[node] - backoffs[history] * probs[suffixes[node]]

@@ -9,7 +9,7 @@ that is there. So a table costs a few bytes per distinct n-gram, where a dense o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,19 +19,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.ngram import query, state
-from lidstone.ngram.compact.access import Values
+from lidstone.ngram import query
+from lidstone.ngram.access import Values
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.scoring import Perplexity, perplexity_of
-from lidstone.ngram.state import History
 from lidstone.ngram.trie import Trie
 from lidstone.text.datasets import Sentences, id_stream
 from lidstone.text.display import html_table
-from lidstone.text.history import sentence_stream
+from lidstone.text.history import recent, sentence_stream
 from lidstone.text.vocabulary import Vocabulary
 
+History = Sequence[int]
+
 if TYPE_CHECKING:
-    from lidstone.ngram.compact.codes import Codes
+    from lidstone.ngram.compact import Codes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -139,15 +140,29 @@ class BackoffTable:
             return np.log(query.word_probs(*self.stored_arrays, states, ids.astype(np.int32)))
 
     def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
-        """The node of each history's longest known suffix; -1 for none."""
+        """The node of each history's longest known suffix; -1 for none. Words before the last `<s>` do not count."""
         try:
-            return np.fromiter((state.find(self, history) for history in histories), self.trie.node_type)
+            return np.fromiter((self._find(history) for history in histories), self.trie.node_type)
         except TypeError as error:
             raise InputError("histories are not lists of ids", hint="for one history write [[1, 2]]") from error
 
+    def _find(self, history: History) -> int:
+        vocab = self.vocab
+        wrong = next((word for word in history if not 0 <= int(word) <= vocab.size), None)
+        if wrong is not None:
+            raise InputError(
+                f"id {wrong} in a history is outside the vocabulary of {vocab.size} ids",
+                hint="the sentence start is vocab.bos",
+            )
+        seen = list(recent(history, self.order))
+        if vocab.bos in seen:
+            seen = seen[len(seen) - 1 - seen[::-1].index(vocab.bos) :]
+        return next((node for i in range(len(seen)) if (node := self.trie.find(seen[i:])) >= 0), query.EMPTY)
+
     def start(self) -> int:
         """The state at the start of a sentence, for `advance`; -1 is the state without any history."""
-        return state.start(self)
+        trie = self.trie
+        return int(query.state_of(*trie.links, self.stored_backoffs, query.EMPTY, trie.vocab_size))
 
     @overload
     def advance(self, states: int, words: int) -> tuple[float, int]: ...
@@ -157,7 +172,8 @@ class BackoffTable:
     def advance(self, states: Any, words: Any) -> tuple[Any, Any]:
         """Natural log of p(word | state), and the state after the word: for one pair, or for arrays that broadcast.
 
-        Equal states give equal scores to all that follows. After eos begin again with `start()`.
+        Equal states give equal scores to all that follows. After eos begin again with `start()`. A word that cannot be
+        predicted has -inf.
 
         >>> from lidstone.ngram.counts import count
         >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
@@ -166,11 +182,44 @@ class BackoffTable:
         >>> np.exp(logprobs).round(3).tolist()  # after <s> came 1, twice: (0+1, 2+1, 0+1) / (2 + 3)
         [0.2, 0.6, 0.2]
         """
-        return state.advance(self, states, words)
+        arrays, histories = self.scored_arrays
+        single = type(states) is int and type(words) is int  # one hypothesis: no arrays
+        if single and query.EMPTY <= states < histories and 0 <= words < self.vocab.size:
+            return query.one_step(*arrays, states, words)
+        ids, checked = self.vocab.check_ids(words), self._check_states(states)
+        try:
+            both = np.broadcast(checked, ids)
+        except ValueError as error:
+            raise InputError(
+                f"states of shape {checked.shape} and words of shape {ids.shape} do not fit together",
+                hint="give one word per state, or shapes that broadcast",
+            ) from error
+        before, after = (np.broadcast_to(array, both.shape).ravel() for array in (checked, ids))
+        logprobs, next_states = np.empty(both.size), np.empty(both.size, self.trie.node_type)
+        query.many_steps(*arrays, before, after, logprobs, next_states)
+        if not both.shape:
+            return float(logprobs[0]), int(next_states[0])
+        return logprobs.reshape(both.shape), next_states.reshape(both.shape)
 
     def next_probs(self, states: ArrayLike) -> NDArray[np.float64]:
         """The whole distribution after each state: the shape of `states`, then V."""
-        return state.next_probs(self, states)
+        checked = self._check_states(states)
+        out = np.empty((checked.size, self.vocab.size))
+        query.fill_rows(*self.stored_arrays, checked.ravel(), out)
+        return out.reshape(*checked.shape, self.vocab.size)
+
+    def _check_states(self, states: ArrayLike) -> NDArray[np.int32]:
+        """The states as an array, if all are nodes of this table that can be histories; else say which is not."""
+        array, limit = np.asarray(states), self.trie.num_histories  # a unigram model has none
+        if array.size and array.dtype.kind not in "iu":
+            raise InputError(f"states must be whole numbers, not {array.dtype}", hint="use what start and advance gave")
+        wrong = (array < query.EMPTY) | (array >= limit)
+        if wrong.any():
+            raise InputError(
+                f"{array[wrong].flat[0]} is not a state of this table, whose states are {query.EMPTY} to {limit - 1}",
+                hint="use the states that start and advance of this very table gave",
+            )
+        return array.astype(self.trie.node_type, copy=False)
 
     def token_logprobs(self, ids: ArrayLike) -> NDArray[np.float64]:
         """Natural log of the probability of every token of a stream in which eos ends each sentence.
@@ -193,7 +242,16 @@ class BackoffTable:
 
     def sample(self, *, seed: int | None = None, history: History | None = None, limit: int = 1000) -> list[int]:
         """Draw a sentence word by word, from its start or after `history`; without the eos that ends it."""
-        return state.sample(self, np.random.default_rng(seed), history, limit)
+        generator, sentence = np.random.default_rng(seed), list[int]()
+        context = [self.vocab.bos] if history is None else list(history)
+        while len(sentence) < limit:
+            probs = self.prob([context])[0].clip(min=0)
+            word = int(generator.choice(self.vocab.size, p=probs / probs.sum()))
+            if word == self.vocab.eos:
+                break
+            sentence.append(word)
+            context = [*context, word][-self.order :]
+        return sentence
 
     def normalisation_error(self, samples: int | None = 1000) -> float:
         """How far from one the probabilities after a history sum: the worst of `samples` histories, or of all (None).
@@ -221,7 +279,7 @@ class BackoffTable:
         >>> small.signature["precision"], small.prob([[1]]).round(3).tolist()
         ('16 bits', [[0.4, 0.2, 0.4]])
         """
-        from lidstone.ngram.compact.tables import compact
+        from lidstone.ngram.compact import compact
 
         return compact(self, bits, pack)
 
@@ -251,7 +309,7 @@ class BackoffTable:
 
     @property
     def stored_backoffs(self) -> Any:
-        """Backoffs as compiled code reads them (`compact/access.py`): plain or quantised."""
+        """Backoffs as compiled code reads them (`access.py`): plain or quantised."""
         return self.backoffs if self.codes is None else self.codes.backoffs
 
     @property

@@ -20,11 +20,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.compact.access import find_child as find_child
+from lidstone.ngram.access import find_child as find_child
 from lidstone.parallel import over_ranges
 
 if TYPE_CHECKING:
-    from lidstone.ngram.compact.links import PackedLinks
+    from lidstone.ngram.packed import PackedLinks
 
 MAX_ORDER = 8
 
@@ -62,7 +62,7 @@ class Trie:
 
     @property
     def links(self) -> tuple[Any, Any, Any]:
-        """`first`, `words` and `suffixes` as compiled code reads them (`compact/access.py`): plain or packed."""
+        """`first`, `words` and `suffixes` as compiled code reads them (`access.py`): plain or packed."""
         return (self.first, self.words, self.suffixes) if self.packed is None else self.packed.links
 
     @property

@@ -1,6 +1,6 @@
 """Words, probabilities and backoffs of some n-grams of a table, without arrays of the table's size.
 
-Tables that are mapped into memory, packed or quantised are read as they are stored (`compact/access.py`).
+Tables that are mapped into memory, packed or quantised are read as they are stored (`access.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.compact.access import DEPTH, at, full_prob
+from lidstone.ngram.access import DEPTH, at, full_prob
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from lidstone.errors import VocabularyMismatch, format_error
 from lidstone.ngram.arpa.lines import Section, read_sections
 from lidstone.ngram.arpa.text import write_arpa
-from lidstone.ngram.arpa.trie import Level, build, close
+from lidstone.ngram.closure import ClosedLevel, build, close
 from lidstone.ngram.formats.remote import as_url, read_remote
 from lidstone.ngram.formats.validate import report_normalisation
+from lidstone.ngram.query import rows_of
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.source import Source, name_of
@@ -103,7 +104,7 @@ def _renumbered(section: Section, ids: NDArray[np.int32], bos: int) -> Section:
     return Section(ngrams[keep], section.logprobs[keep], section.backoffs[keep], section.lines[keep])
 
 
-def _refuse_repeated(levels: list[Level], sections: list[Section], name: str) -> None:
+def _refuse_repeated(levels: list[ClosedLevel], sections: list[Section], name: str) -> None:
     for order, (level, section) in enumerate(zip(levels, sections, strict=True), start=2):
         if level.repeated >= 0:
             line = int(section.lines[level.repeated])
@@ -114,17 +115,17 @@ def _values(
     trie: Trie, sections: list[Section], given: list[NDArray[np.int64]], unk: int | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Base, rows and backoffs; `given` are the nodes of each section's n-grams."""
-    probs, rows, backoffs = np.zeros(trie.size), np.zeros(trie.size), np.ones(trie.size)
+    probs, backoffs = np.zeros(trie.size), np.ones(trie.size)
     if unk is not None:
         probs[unk] = MISSING_UNK
     for order, (section, nodes) in enumerate(zip(sections, given, strict=True), start=1):
         backoffs[nodes] = 10.0**section.backoffs
-        level = trie.level(order)
-        lower = backoffs[trie.parents[level]] * probs[trie.suffixes[level]] if order > 1 else 0.0
-        probs[level] = np.where(order > 1, lower, probs[level])
+        if order > 1:  # what closure inserted backs off
+            level = trie.level(order)
+            probs[level] = backoffs[trie.parents[level]] * probs[trie.suffixes[level]]
         probs[nodes] = 10.0**section.logprobs
-        rows[level] = probs[level] - lower if order > 1 else 0.0
-    return probs[: trie.vocab_size].copy(), rows, backoffs[: trie.num_histories].copy()
+    of_histories = backoffs[: trie.num_histories].copy()
+    return probs[: trie.vocab_size].copy(), rows_of(trie, probs, of_histories), of_histories
 
 
 def _signature(kind: str, name: str, vocab: Vocabulary, trie: Trie, *arrays: NDArray[Any]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import FileFormatError, InputError, TextError, format_error
-from lidstone.ngram.compact.codes import code_parts, coded_table, read_codes
-from lidstone.ngram.compact.links import read_trie, trie_parts
+from lidstone.ngram.compact import code_parts, coded_table, read_codes
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import Derived
 from lidstone.ngram.formats.checked_tensors import Arrays, read_arrays, write_arrays
@@ -31,6 +30,7 @@ from lidstone.ngram.formats.validate import (
     check_trie,
     report_normalisation,
 )
+from lidstone.ngram.packed import read_trie, trie_parts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.source import KIND_NAMES, Kind, kind_of_file

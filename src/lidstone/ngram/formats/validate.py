@@ -21,7 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.compact.access import at, row_of, size_of, suffix_of
+from lidstone.ngram.access import at, row_of, size_of, suffix_of
 from lidstone.ngram.formats.checked_tensors import is_mapped
 from lidstone.ngram.trie import MAX_ORDER, Trie
 

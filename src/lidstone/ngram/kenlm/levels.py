@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lidstone.ngram.arpa.lines import Section
 from lidstone.ngram.arpa.text import LOG_ZERO
-from lidstone.ngram.arpa.trie import close
+from lidstone.ngram.closure import close
 from lidstone.ngram.kenlm.build import Level
 from lidstone.ngram.kenlm.compiled.step import extend_key
 from lidstone.ngram.kenlm.trie_file import Trie, parents_of

@@ -8,6 +8,10 @@ Each function here is compiled for the types that it is given, so a plain array 
     with_row(rows, ...)       what a row makes of the probability of the order below
     row_of(rows, ...)         the row of a node
     full_prob(values, ...)    p(w | h) of a node hw
+
+Packed integers stand one after the other in 64-bit words, in as few bits as the largest needs (`packed.py` makes them).
+Suffixes of the highest order are not stored: each is the child of its history's suffix that has the same word.
+Quantised values are codes of 8 or 16 bits (`compact.py`).
 """
 
 from __future__ import annotations
@@ -15,15 +19,55 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
-
-from lidstone.ngram.compact.bits import PackedFirst, PackedSuffixes, PackedWords, ascending_at, bits_at
-from lidstone.ngram.compact.quantise import Quantised, value_of
 
 DEPTH = 8
 """No n-gram has more words."""
+
+
+Words64 = NDArray[np.uint64]
+
+
+class PackedWords(NamedTuple):
+    """One word per node, without unigrams."""
+
+    data: Words64
+    width: int
+    unigrams: int
+
+
+class PackedSuffixes(NamedTuple):
+    """One node per history, without unigrams, whose suffix is -1."""
+
+    data: Words64
+    width: int
+    unigrams: int
+    inner: int
+    """how many nodes can be histories"""
+
+
+class PackedFirst(NamedTuple):
+    """Ascending numbers, as many as histories and one more."""
+
+    data: Words64
+    """the lowest `width` bits of each"""
+    width: int
+    high: NDArray[np.int64]
+    """high[j]: the first number that is at least j << width; high[0] is 0"""
+    size: int
+
+
+class Quantised(NamedTuple):
+    """Values of consecutive nodes, a code each."""
+
+    codes: NDArray[np.unsignedinteger]
+    scales: NDArray[np.int64]
+    """low and step of each order"""
+    levels: NDArray[np.int64]
+    """codes of the k-th order of these are levels[k]:levels[k+1], counted from the first node of all"""
 
 
 class Values(NamedTuple):
@@ -185,3 +229,44 @@ def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
         else:
             high = middle
     return low if low < end and at(words, low) == word else -1
+
+
+@njit(cache=True, nogil=True)
+def bits_at(data, width, i):  # type: ignore[no-untyped-def]
+    """Number i of a packed array."""
+    bit = np.uint64(i) * np.uint64(width)
+    word, shift = bit >> np.uint64(6), bit & np.uint64(63)
+    above = (data[word + np.uint64(1)] << np.uint64(1)) << (np.uint64(63) - shift)
+    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    return np.int64((data[word] >> shift | above) & mask)
+
+
+@njit(cache=True, nogil=True)
+def ascending_at(data, width, high, i):  # type: ignore[no-untyped-def]
+    """Number i of an ascending array: a binary search finds its high bits."""
+    low, end = 0, len(high)
+    while low < end:  # how many of `high` are at most i
+        middle = (low + end) >> 1
+        if high[middle] <= i:
+            low = middle + 1
+        else:
+            end = middle
+    return np.int64(low - 1) << np.int64(width) | bits_at(data, width, i)
+
+
+@intrinsic
+def _float_of(typing: Any, bits: Any) -> Any:
+    """The float64 with these bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@njit(cache=True, nogil=True)
+def value_of(code, low, step):  # type: ignore[no-untyped-def]
+    """The value of one code."""
+    if code < 2:
+        return 1.0 if code == 1 else 0.0
+    return _float_of(low + (np.int64(code) - 2) * step)

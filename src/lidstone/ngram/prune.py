@@ -20,6 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.ngram.query import rows_of
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie, restrict, sum_children
 
@@ -94,14 +95,6 @@ def lower_left(trie: Trie, probs: Floats) -> Floats:
     """lower(h) of each history: what the order below leaves to words that are not listed after h."""
     below = probs[trie.suffixes]
     return np.maximum(1 - sum_children(trie.first, below), 0.0)
-
-
-def rows_of(trie: Trie, probs: Floats, backoffs: Floats) -> Floats:
-    """The rows that give each n-gram of the trie its full probability."""
-    rows = np.zeros(trie.size)
-    longer = slice(int(trie.levels[1]), None)
-    rows[longer] = probs[longer] - backoffs[trie.parents[longer]] * probs[trie.suffixes[longer]]
-    return rows
 
 
 def _joint(table: BackoffTable) -> Floats:

@@ -19,7 +19,7 @@ Ngrams = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Level:
+class ClosedLevel:
     """The n-grams of one order: first those given, in their order, then those that closure requires."""
 
     ngrams: Ngrams
@@ -32,7 +32,7 @@ class Level:
     """the number of the first n-gram that was given before, or -1"""
 
 
-def close(given: list[Ngrams]) -> list[Level]:
+def close(given: list[Ngrams]) -> list[ClosedLevel]:
     """Levels 2..n, each with all prefixes and suffixes of the one above.
 
     >>> levels = close([np.array([[0, 1]], np.int32), np.array([[1, 2, 0]], np.int32)])
@@ -50,11 +50,11 @@ def close(given: list[Ngrams]) -> list[Level]:
         links.append((prefixes, suffixes))  # of the level above
         repeated.append(twice)
     links = [*links[1:], (above[:, 0], above[:, -1])]  # of a bigram: its words
-    levels = [Level(ngrams, *pair, twice) for ngrams, pair, twice in zip(closed, links, repeated, strict=True)]
+    levels = [ClosedLevel(ngrams, *pair, twice) for ngrams, pair, twice in zip(closed, links, repeated, strict=True)]
     return levels[::-1]
 
 
-def build(levels: list[Level], vocab_size: int) -> tuple[Trie, list[NDArray[np.int64]]]:
+def build(levels: list[ClosedLevel], vocab_size: int) -> tuple[Trie, list[NDArray[np.int64]]]:
     """The trie, and the node of each n-gram of each level."""
     bounds = [0, vocab_size + 1]
     nodes = [np.arange(vocab_size + 1)]

@@ -6,23 +6,88 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.compact.bits import (
-    PackedFirst,
-    PackedSuffixes,
-    PackedWords,
-    pack,
-    pack_ascending,
-    unpack,
-    unpack_ascending,
-    width_of,
-    words_for,
-)
+from lidstone.ngram.access import PackedFirst, PackedSuffixes, PackedWords, Words64, bits_at, find_child
 
 if TYPE_CHECKING:
     from lidstone.ngram.trie import Trie
+
+
+def width_of(largest: int) -> int:
+    """How many bits hold numbers up to `largest`; at least one.
+
+    >>> width_of(0), width_of(7), width_of(8)
+    (1, 3, 4)
+    """
+    return max(int(largest).bit_length(), 1)
+
+
+def words_for(count: int, width: int) -> int:
+    """How many 64-bit words hold so many numbers; one more, so that two neighbours can always be read."""
+    return (count * width + 63) // 64 + 1
+
+
+def pack(values: NDArray[np.integer], width: int) -> Words64:
+    """The lowest `width` bits of each value.
+
+    >>> pack(np.array([1, 2, 3]), 4).tolist()
+    [801, 0]
+    """
+    data = np.zeros(words_for(len(values), width), np.uint64)
+    _pack(values, width, data)
+    return data
+
+
+def unpack(data: Words64, width: int, count: int, dtype: type = np.int64) -> NDArray:
+    """The first `count` values.
+
+    >>> unpack(pack(np.array([5, 0, 7]), 3), 3, 3).tolist()
+    [5, 0, 7]
+    """
+    values: NDArray = np.empty(count, dtype)
+    _unpack(data, width, values)
+    return values
+
+
+def pack_ascending(values: NDArray[np.integer]) -> PackedFirst:
+    """Ascending numbers, with the width of the low part that needs the least space."""
+    largest, count = int(values[-1]), len(values)
+    costs = {width: count * width + ((largest >> width) + 1) * 64 for width in range(1, width_of(largest) + 1)}
+    width = min(costs, key=costs.__getitem__)
+    high: Any = np.searchsorted(values, np.arange((largest >> width) + 1) << width).astype(np.int64)
+    return PackedFirst(pack(values, width), width, high, count)
+
+
+def unpack_ascending(packed: PackedFirst, dtype: type = np.int64) -> NDArray:
+    """The numbers that `pack_ascending` was given.
+
+    >>> unpack_ascending(pack_ascending(np.array([4, 4, 9, 200]))).tolist()
+    [4, 4, 9, 200]
+    """
+    low = unpack(packed.data, packed.width, packed.size)
+    high: Any = np.searchsorted(packed.high, np.arange(packed.size), "right") - 1
+    values: NDArray = (high << packed.width | low).astype(dtype)
+    return values
+
+
+@njit(cache=True, nogil=True)
+def _pack(values, width, data):  # type: ignore[no-untyped-def]
+    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    for i in range(len(values)):
+        bit = np.uint64(i) * np.uint64(width)
+        word, shift = bit >> np.uint64(6), bit & np.uint64(63)
+        value = np.uint64(values[i]) & mask
+        data[word] |= value << shift
+        data[word + np.uint64(1)] |= (value >> np.uint64(1)) >> (np.uint64(63) - shift)
+
+
+@njit(cache=True, nogil=True)
+def _unpack(data, width, values):  # type: ignore[no-untyped-def]
+    for i in range(len(values)):
+        values[i] = bits_at(data, width, i)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +121,12 @@ class PackedLinks:
 
     def _suffixes(self, words: NDArray[np.int32]) -> NDArray:
         """Those of histories as stored, those of the highest order by search."""
-        from lidstone.ngram.compact.kernels import find_suffixes
-
         unigrams, inner = int(self.levels[1]), int(self.levels[-2])
         suffixes = np.full(len(words), -1, self.node_type)
         if inner >= unigrams:
             stored = unpack(self.suffixes.data, self.suffixes.width, inner - unigrams, self.node_type.type)
             suffixes[unigrams:inner] = stored
-            find_suffixes(unpack_ascending(self.first), words, suffixes, int(self.levels[-3]), inner)
+            _find_suffixes(unpack_ascending(self.first), words, suffixes, int(self.levels[-3]), inner)
         return suffixes
 
 
@@ -131,3 +194,12 @@ def read_trie(levels: NDArray[np.int64], arrays: dict[str, NDArray[Any]], widths
             PackedSuffixes(arrays["packed_suffixes"], widths["suffixes"], unigrams, inner),
         )
     )
+
+
+@njit(cache=True, nogil=True)
+def _find_suffixes(first, words, suffixes, start, stop):  # type: ignore[no-untyped-def]
+    """Fill in the suffixes of all nodes that follow the histories start:stop; -1 where one is missing."""
+    for history in range(start, stop):
+        shorter = np.int64(suffixes[history])
+        for node in range(first[history], first[history + 1]):
+            suffixes[node] = words[node] if shorter < 0 else find_child(first, words, shorter, words[node])

@@ -1,1 +1,0 @@
-"""Tables made from tables: linear mixtures of several, and smaller ones by entropy pruning."""

@@ -1,1 +1,0 @@
-"""Tables in fewer bytes: quantised values, bit-packed words and pointers, and how compiled code reads them."""
