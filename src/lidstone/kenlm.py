@@ -147,7 +147,8 @@ class Model:
 
     def score(self, sentence: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p(sentence </s> | <s>); without `<s>` where bos is false, without `</s>` where eos is false."""
-        return score_one(self._layout, padded(sentence), bool(bos), bool(eos))
+        log10: float = score_one(self._layout, padded(sentence), bool(bos), bool(eos))
+        return log10
 
     def perplexity(self, sentence: Text) -> float:
         """The perplexity of one sentence: 10^(-score / (words + 1))."""

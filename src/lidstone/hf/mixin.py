@@ -135,7 +135,7 @@ class SmoothedLossMixin(Trainer):
         if num_items is None:  # then the loss of a micro-batch is its own mean
             return 1 / getattr(self, "current_gradient_accumulation_steps", 1) if self.model.training else 1
         if self.args.average_tokens_across_devices:  # num_items counts all processes, whose gradients are averaged
-            return self.accelerator.num_processes // self.get_tp_size()
+            return float(self.accelerator.num_processes // self.get_tp_size())
         return 1
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> Tensor | int | None:
@@ -145,7 +145,8 @@ class SmoothedLossMixin(Trainer):
         ):
             targets = [self._align(batch).labels for batch in batch_samples]
             batch_samples = [{"labels": labels, "shift_labels": labels} for labels in targets]
-        return super()._get_num_items_in_batch(batch_samples, device)
+        found: Tensor | int | None = super()._get_num_items_in_batch(batch_samples, device)
+        return found
 
 
 def check_synchronised(trainer: Any, model: Any) -> None:

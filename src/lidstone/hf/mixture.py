@@ -71,7 +71,8 @@ def mixed_nll(network: Floats, ngram: Floats, weight: float) -> Floats:
     [0.375]
     """
     with np.errstate(divide="ignore"):
-        return -np.logaddexp(np.log1p(-weight) - network, np.log(weight) - ngram)
+        found: Floats = -np.logaddexp(np.log1p(-weight) - network, np.log(weight) - ngram)
+        return found
 
 
 def mix_scores(network: SentenceScores, ngram: Floats, weight: float) -> ThreeScores:

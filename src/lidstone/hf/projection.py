@@ -46,7 +46,7 @@ class Projection:
             raise _unsupported(self.core, f"it calls its output layer {call.times} times")
         self._check_logits(call.projected, extra, outputs)
         self.proven = self.proven or model.training
-        total = _Tied.apply(call.parts.total, outputs["logits"])
+        total = _Tied.apply(call.parts.total, outputs["logits"])  # type: ignore[no-untyped-call]
         return call.parts._replace(total=total), outputs
 
     def _run(self, call: _HeadCall, head: torch.nn.Linear, model: Any, inputs: Mapping[str, Any]) -> Any:
@@ -64,14 +64,14 @@ class Projection:
     def _surround(self, head: torch.nn.Linear, forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The forward pass of the output layer with the present call around it; one function for all calls."""
 
-        @torch.compiler.disable
         def around(*arguments: Tensor) -> Tensor:
             if self._call is None:
                 return forward(*arguments)
             given = self._call.before(arguments)
             return self._call.after(head, forward(*given))
 
-        return around
+        undisturbed: Callable[..., Tensor] = torch.compiler.disable(around)  # type: ignore[no-untyped-call]
+        return undisturbed
 
     @torch.no_grad()
     def _check_logits(self, projected: Tensor, extra: Tensor | None, outputs: Any) -> None:

@@ -76,13 +76,13 @@ class ConstantTensors(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Undo `__getstate__`; the tensors of a file are on the CPU then."""
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         if self._file is not None:
             self.__dict__.update(_mapped(self._file, self._identity))
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Follow the module to another device; whatever else `fn` does to tensors is left out."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if not self._constants:
             return self
         now = getattr(self, self._constants[0]).device

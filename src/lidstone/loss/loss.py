@@ -176,7 +176,8 @@ class SmoothedLoss(nn.Module):
     def _gold(self, labels: Tensor, size: int) -> Tensor:
         """Labels with -1 for those that are ignored; those outside the vocabulary are refused."""
         check_label_type(labels)
-        return operators.gold(labels, self.ignore_index, size)
+        found: Tensor = operators.gold(labels, self.ignore_index, size)
+        return found
 
     def _scale(self, counted: Tensor, num_items: Tensor | int | float | None) -> Tensor:
         """The weight of each position in the total; (positions,)."""

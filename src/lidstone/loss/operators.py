@@ -174,7 +174,8 @@ def _gradient(
 ) -> Tensor:
     kernel = kernels_for(logits.device).gradient
     values = plan_of(plan), _saved(saved), scale, *table_and_facts(table, *facts)
-    return kernel(logits, labels, *values, **options, **_rows(rows))
+    found: Tensor = kernel(logits, labels, *values, **options, **_rows(rows))
+    return found
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

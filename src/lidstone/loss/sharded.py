@@ -30,7 +30,8 @@ def gathered(tensor: T) -> T:
 
     sharded: Any = tensor
     mesh = sharded.device_mesh
-    whole: T = _MeanGradient.apply(sharded.full_tensor(grad_placements=[Partial()] * mesh.ndim), mesh.size())
+    gathered = sharded.full_tensor(grad_placements=[Partial()] * mesh.ndim)
+    whole: T = _MeanGradient.apply(gathered, mesh.size())  # type: ignore[no-untyped-call]
     return whole
 
 

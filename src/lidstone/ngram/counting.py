@@ -82,8 +82,8 @@ class _Counter:
         self.counts[: vocab_size + 1] = self.tallies.sum(axis=0)
         self.cuts = _cuts(self.counts[:vocab_size], threads)
         self.fine_cuts = [*_cuts(self.counts[:vocab_size], shares_for(threads)).tolist(), vocab_size + 1]
-        self.blocks: NDArray = np.arange(vocab_size + 2)  # where the nodes that begin with a word start
-        self.places: NDArray = self.blocks[:-1, None]  # (V + 1, threads): where each share of them starts
+        self.blocks: NDArray[Any] = np.arange(vocab_size + 2)  # where the nodes that begin with a word start
+        self.places: NDArray[Any] = self.blocks[:-1, None]  # (V + 1, threads): where each share of them starts
         self.buffers = [np.empty(len(stream), np.int64) for _ in range(min(order - 2, 2))]
 
     def run(self) -> tuple[Trie, NDArray[np.int32]]:
@@ -110,7 +110,7 @@ class _Counter:
         self._run([(kernels.sort_by_word, stream, *p, s, *shared) for p, s in zip(self.parts, starts, strict=True)])
         return entries
 
-    def _followed(self, entries: NDArray, length: int) -> NDArray[np.int32]:
+    def _followed(self, entries: NDArray[Any], length: int) -> NDArray[np.int32]:
         """How many occurrences of each node of the last level have a next word in their sentence."""
         start, stop = self.bounds[-2:]
         counts = self.counts[start:stop]
@@ -146,11 +146,11 @@ class _Counter:
         before = np.cumsum([0, *(found[-1] for found in sums)])
         return np.concatenate([found[:-1] + start for found, start in zip(sums, before[:-1], strict=True)])
 
-    def _scatter(self, entries: NDArray, starts: NDArray[np.int64], size: int, length: int) -> NDArray:
+    def _scatter(self, entries: NDArray[Any], starts: NDArray[np.int64], size: int, length: int) -> NDArray[Any]:
         """The entries of the n-grams one word longer than `length`, in their order."""
         shift = _shift(length, self.order)
         if shift:
-            extended: NDArray = self.buffers[length % len(self.buffers)][:size]
+            extended: NDArray[Any] = self.buffers[length % len(self.buffers)][:size]
         else:
             self.buffers.clear()  # one is in use as `entries` still
             in_stream = self.order == 2 or self.eos is not None  # then entries hold all that is needed of the stream
@@ -175,7 +175,9 @@ class _Counter:
         self._run(calls)
         return extended
 
-    def _group(self, entries: NDArray, followed: NDArray[np.int32], offsets: NDArray[np.int64], shift: int) -> None:
+    def _group(
+        self, entries: NDArray[Any], followed: NDArray[np.int32], offsets: NDArray[np.int64], shift: int
+    ) -> None:
         """Add a level: the runs of equal entries below each node of the last one."""
         start, stop = self.bounds[-2:]
         parents = [slice(*map(int, pair)) for pair in pairwise(self.blocks[self.fine_cuts])]
@@ -235,4 +237,5 @@ def _offsets(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def _last_words(stream: NDArray[np.int32]) -> NDArray[np.int32]:
     """The last word of each sentence."""
-    return stream[np.append(np.flatnonzero(stream == stream[0])[1:], len(stream)) - 1]
+    found: NDArray[np.int32] = stream[np.append(np.flatnonzero(stream == stream[0])[1:], len(stream)) - 1]
+    return found

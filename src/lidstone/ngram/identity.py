@@ -21,7 +21,7 @@ def fingerprint(counts: Counts) -> str:
     arrays = _arrays(counts)
     with ThreadPoolExecutor(4) as pool:  # hashing does not hold Python's lock
         digests = list(pool.map(_digest, arrays))
-    return _hash(counts.vocab.fingerprint.encode(), *digests).hexdigest()
+    return str(_hash(counts.vocab.fingerprint.encode(), *digests).hexdigest())
 
 
 def _arrays(counts: Counts) -> list[NDArray[Any]]:

@@ -78,7 +78,8 @@ def first_children(parents: NDArray[np.integer], levels: NDArray[np.int64]) -> N
     [3, 4, 4, 6]
     """
     children = np.bincount(parents, minlength=int(levels[-2]))
-    return (np.concatenate([[0], np.cumsum(children)]) + levels[1]).astype(np.int32)
+    found: Nodes = (np.concatenate([[0], np.cumsum(children)]) + levels[1]).astype(np.int32)
+    return found
 
 
 def _keys(trie: Trie, order: int, new_nodes: Nodes) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +121,7 @@ def _reading(vocab: Vocabulary) -> Vocabulary:
     return vocab
 
 
-def _mixed(tables: list[BackoffTable], weights: tuple[float, ...], parts: list[dict]) -> BackoffTable:
+def _mixed(tables: list[BackoffTable], weights: tuple[float, ...], parts: list[dict[str, Any]]) -> BackoffTable:
     """The mixture of tables on one trie."""
     trie, vocab = tables[0].trie, tables[0].vocab
     probs, lower, left = np.zeros(trie.size), np.zeros(trie.num_histories), np.zeros(trie.num_histories)
@@ -145,7 +145,7 @@ def _mixed(tables: list[BackoffTable], weights: tuple[float, ...], parts: list[d
     return BackoffTable(vocab, trie, base, rows, backoffs, signature)
 
 
-def _digest(parts: list[dict]) -> str:
+def _digest(parts: list[dict[str, Any]]) -> str:
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -204,7 +204,8 @@ def _spelling(vocabs: Sequence[Vocabulary], special: str) -> str | None:
     for vocab in vocabs:
         number = getattr(vocab, special)
         if number is not None and vocab.tokens is not None:
-            return vocab.tokens[number]
+            found: str | None = vocab.tokens[number]
+            return found
     return None
 
 

@@ -41,13 +41,13 @@ def pack(values: NDArray[np.integer], width: int) -> Words64:
     return data
 
 
-def unpack(data: Words64, width: int, count: int, dtype: type = np.int64) -> NDArray:
+def unpack(data: Words64, width: int, count: int, dtype: type = np.int64) -> NDArray[Any]:
     """The first `count` values.
 
     >>> unpack(pack(np.array([5, 0, 7]), 3), 3, 3).tolist()
     [5, 0, 7]
     """
-    values: NDArray = np.empty(count, dtype)
+    values: NDArray[Any] = np.empty(count, dtype)
     _unpack(data, width, values)
     return values
 
@@ -61,7 +61,7 @@ def pack_ascending(values: NDArray[np.integer]) -> PackedFirst:
     return PackedFirst(pack(values, width), width, high, count)
 
 
-def unpack_ascending(packed: PackedFirst, dtype: type = np.int64) -> NDArray:
+def unpack_ascending(packed: PackedFirst, dtype: type = np.int64) -> NDArray[Any]:
     """The numbers that `pack_ascending` was given.
 
     >>> unpack_ascending(pack_ascending(np.array([4, 4, 9, 200]))).tolist()
@@ -69,7 +69,7 @@ def unpack_ascending(packed: PackedFirst, dtype: type = np.int64) -> NDArray:
     """
     low = unpack(packed.data, packed.width, packed.size)
     high: Any = np.searchsorted(packed.high, np.arange(packed.size), "right") - 1
-    values: NDArray = (high << packed.width | low).astype(dtype)
+    values: NDArray[Any] = (high << packed.width | low).astype(dtype)
     return values
 
 
@@ -109,7 +109,7 @@ class PackedLinks:
         """The type of a node's number in plain arrays."""
         return np.dtype(np.int32 if self.levels[-1] <= np.iinfo(np.int32).max else np.int64)
 
-    def decode(self, name: str) -> NDArray:
+    def decode(self, name: str) -> NDArray[Any]:
         """One of the plain arrays: "words", "suffixes" or "first"."""
         if name == "first":
             return unpack_ascending(self.first, self.node_type.type)
@@ -119,7 +119,7 @@ class PackedLinks:
         words[unigrams:] = unpack(self.words.data, self.words.width, size - unigrams, np.int32)
         return words if name == "words" else self._suffixes(words)
 
-    def _suffixes(self, words: NDArray[np.int32]) -> NDArray:
+    def _suffixes(self, words: NDArray[np.int32]) -> NDArray[Any]:
         """Those of histories as stored, those of the highest order by search."""
         unigrams, inner = int(self.levels[1]), int(self.levels[-2])
         suffixes = np.full(len(words), -1, self.node_type)

@@ -94,7 +94,8 @@ def without(table: BackoffTable, keep: NDArray[np.bool_], made: dict[str, float]
 def lower_left(trie: Trie, probs: Floats) -> Floats:
     """lower(h) of each history: what the order below leaves to words that are not listed after h."""
     below = probs[trie.suffixes]
-    return np.maximum(1 - sum_children(trie.first, below), 0.0)
+    found: Floats = np.maximum(1 - sum_children(trie.first, below), 0.0)
+    return found
 
 
 def _joint(table: BackoffTable) -> Floats:

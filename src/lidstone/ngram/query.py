@@ -36,7 +36,8 @@ def score_stream(trie: Trie, values: Any, backoffs: Any, stream: NDArray[np.int3
     """
     arrays = (*trie.links, values, backoffs)
     if len(stream) < PARALLEL_FROM:
-        return _score(*arrays, trie.vocab_size, stream)[0]
+        logprobs: NDArray[np.float64] = _score(*arrays, trie.vocab_size, stream)[0]
+        return logprobs
     starts, jobs = np.flatnonzero(stream == trie.vocab_size), min(os.cpu_count() or 1, 8)
     cuts = [*starts[np.linspace(0, len(starts), jobs, endpoint=False).astype(int)], len(stream)]
     with ThreadPoolExecutor(jobs) as pool:

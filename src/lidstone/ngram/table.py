@@ -137,7 +137,8 @@ class BackoffTable:
                 hint="give one history per word: the same number",
             )
         with np.errstate(divide="ignore"):
-            return np.log(query.word_probs(*self.stored_arrays, states, ids.astype(np.int32)))
+            found: NDArray[np.float64] = np.log(query.word_probs(*self.stored_arrays, states, ids.astype(np.int32)))
+            return found
 
     def states(self, histories: Iterable[History]) -> NDArray[np.int32]:
         """The node of each history's longest known suffix; -1 for none. Words before the last `<s>` do not count."""
@@ -185,7 +186,8 @@ class BackoffTable:
         arrays, histories = self.scored_arrays
         single = type(states) is int and type(words) is int  # one hypothesis: no arrays
         if single and query.EMPTY <= states < histories and 0 <= words < self.vocab.size:
-            return query.one_step(*arrays, states, words)
+            found: tuple[Any, Any] = query.one_step(*arrays, states, words)
+            return found
         ids, checked = self.vocab.check_ids(words), self._check_states(states)
         try:
             both = np.broadcast(checked, ids)

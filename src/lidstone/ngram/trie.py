@@ -154,7 +154,7 @@ def check_order(order: int) -> int:
     return order
 
 
-def sum_children(first: NDArray[np.integer], values: NDArray) -> NDArray:
+def sum_children(first: NDArray[np.integer], values: NDArray[Any]) -> NDArray[Any]:
     """For each node that can be a history, the sum of `values` (one per node) over its children."""
     sums = np.empty(len(first) - 1, values.dtype)  # made here, not in the kernel: numpy asks for large pages
     over_ranges(lambda start, stop: _sum_children(first[start : stop + 1], values, sums[start:stop]), len(sums))

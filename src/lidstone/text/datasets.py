@@ -95,9 +95,10 @@ def _eos_inside(row: Row, eos: int) -> bool:
 
 def _chosen(data: Any, tokenizer: Any, column: str | None) -> Iterable[Any]:
     """The rows of `data`; those of a data set with only the columns that are used."""
+    rows: Iterable[Any] = data
     names = getattr(data, "column_names", None)
     if not isinstance(names, list) or not hasattr(data, "select_columns"):
-        return data
+        return rows
     if column is None and tokenizer is not None and IDS not in names and "text" in names:
         column = "text"
     wanted = column or IDS
@@ -107,7 +108,8 @@ def _chosen(data: Any, tokenizer: Any, column: str | None) -> Iterable[Any]:
             hint="tokenize it first, or name a text column: ld.count(data, ..., tokenizer=tokenizer, column='text')",
         )
     kept = [wanted] if column and column != IDS else [name for name in names if name in (IDS, MASK, LENGTHS)]
-    return data.select_columns(kept)
+    rows = data.select_columns(kept)
+    return rows
 
 
 def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = ()) -> NDArray[np.int32]:

@@ -95,7 +95,8 @@ def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
     ['71717d2d36b6b11', 'e09c74a3929e57c1']
     """
     ends = np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))
-    return _hash_all(b"".join(words) + PADDING, ends)
+    hashes: NDArray[np.uint64] = _hash_all(b"".join(words) + PADDING, ends)
+    return hashes
 
 
 @njit(cache=True, nogil=True)

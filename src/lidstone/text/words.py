@@ -306,7 +306,8 @@ class WordReader:
     def _intern(self, text: npt.NDArray[np.uint8]) -> int:
         table = interning.Table(self.keys, self.slots, self.arena, self.starts)
         rules = self.fixed, self.unknown, self.eos, self.blank
-        return interning.intern(text, table, self.meaning, *rules, self.all_ids, self.state)
+        read: int = interning.intern(text, table, self.meaning, *rules, self.all_ids, self.state)
+        return read
 
     def _reserve(self, size: int) -> None:
         """Enlarge the arrays for a text of `size` bytes, which has fewer than `size` words and sentences."""

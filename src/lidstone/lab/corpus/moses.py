@@ -51,4 +51,5 @@ def single_spaces(line: str) -> str:
 def _normalizer(language: str) -> Callable[[str], str]:
     from sacremoses import MosesPunctNormalizer
 
-    return MosesPunctNormalizer(language, post_remove_control_chars=True).normalize
+    normalize: Callable[[str], str] = MosesPunctNormalizer(language, post_remove_control_chars=True).normalize
+    return normalize

@@ -64,7 +64,8 @@ def pair_scores(
     distinct = list(dict.fromkeys(keys))
     values = dict(zip(distinct, score([np.array(key, dtype=np.int64) for key in distinct]).tolist(), strict=True))
     nll = np.array([values[key] for key in keys])
-    return (np.sign(nll[len(good) :] - nll[: len(good)]) + 1) / 2
+    result: NDArray[np.float64] = (np.sign(nll[len(good) :] - nll[: len(good)]) + 1) / 2
+    return result
 
 
 def summarize(pairs: Sequence[MinimalPair], scores: NDArray[np.float64]) -> dict[str, Any]:

@@ -300,7 +300,8 @@ def sign_flip_p_values(differences: NDArray[np.float64], permutations: int, seed
     """
     n, _ = differences.shape
     if is_exact(n, permutations):
-        return _extreme_flips(differences, _all_flips(n)) / 2.0**n
+        found: NDArray[np.floating] = _extreme_flips(differences, _all_flips(n)) / 2.0**n
+        return found
     extreme = _extreme_flips(differences, _random_flips(n, permutations, seed))
     return (extreme + 1.0) / (permutations + 1.0)
 

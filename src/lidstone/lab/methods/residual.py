@@ -89,7 +89,8 @@ class NgramResidual(nn.Module):
 
     def forward(self, logits: Tensor, contexts: Tensor) -> Tensor:
         """Logits (batch, time, V) with the residual; contexts (batch, time) hold the token before each label."""
-        return _Add.apply(logits, contexts, self)
+        found: Tensor = _Add.apply(logits, contexts, self)  # type: ignore[no-untyped-call]
+        return found
 
     def process(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """A logits processor: scores of the next token (batch, V), renormalised since a beam search adds them up."""

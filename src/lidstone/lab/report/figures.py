@@ -310,7 +310,8 @@ def _common_steps(lines: Sequence[np.ndarray], points: int) -> np.ndarray:
     inside = own[(own >= start) & (own <= end)]
     if not len(inside):
         return np.array([lines[0][0]])
-    return inside[np.unique(np.linspace(0, len(inside) - 1, points).round().astype(int))]
+    found: np.ndarray = inside[np.unique(np.linspace(0, len(inside) - 1, points).round().astype(int))]
+    return found
 
 
 def _heat_map(method: Method, metric: Metric) -> HeatMap | None:

@@ -95,7 +95,8 @@ def fit_smoother(regularizer: Regularizer, counts: Counts, prepared: Prepared) -
 def fit_table(name: str, smoother: Any, counts: Counts) -> BackoffTable:
     """The table of a smoother, from the cache if it is there."""
     key = _hash(counts.fingerprint, name, repr(smoother))
-    return _cached("tables", key, lambda: smoother.fit(counts))
+    found: BackoffTable = _cached("tables", key, lambda: smoother.fit(counts))
+    return found
 
 
 def _cached(kind: str, key: str, make: Callable[[], Thing]) -> Thing:

@@ -142,7 +142,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
         """As in the base class, but a loss that is not finite ends the training before the weights are updated."""
         inputs = dict(inputs)
         with self._folds(inputs.pop("folds", None)):
-            loss = super().training_step(model, self._noised(inputs), num_items_in_batch)
+            loss: torch.Tensor = super().training_step(model, self._noised(inputs), num_items_in_batch)
         if not math.isfinite(loss.item()):
             raise RunError(
                 f"the loss is {loss.item()} at step {self.state.global_step + 1}",

@@ -40,7 +40,7 @@ def plan_batch(columns: Columns, labels: Tensor, contexts: Tensor, gamma_plus: f
 
 def column_losses(logits: Tensor, batch: Batch, columns: Columns, group: Any = None) -> tuple[Tensor, ...]:
     """Total, nll, plus and minus of each position; logits (positions, columns). Only the total has a gradient."""
-    found: tuple[Tensor, ...] = _ColumnLoss.apply(logits, batch, columns, group)
+    found: tuple[Tensor, ...] = _ColumnLoss.apply(logits, batch, columns, group)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -86,7 +86,7 @@ def weighted_linear_loss(
             return torch.stack([(one * share).sum() for one in column_losses(logits, part, columns)])
 
     total, rows = hidden.new_zeros(4, dtype=torch.float32), max(1, _CHUNK // (4 * len(head[1])))
-    for chunk in torch.arange(len(keep), device=keep.device).split(rows):
+    for chunk in torch.split(torch.arange(len(keep), device=keep.device), rows):
         arguments = hidden[chunk], *head[1:], _take(batch, chunk), scale[chunk]
         total = total + checkpoint(chunk_sums, *arguments, use_reentrant=False)
     return _parts(list(total.unbind()))

@@ -126,7 +126,7 @@ def _logsumexp(logits: Tensor) -> Tensor:
     """Log sum exp of each row, block by block: what torch writes down on the way stays in the cache."""
     if not len(logits):
         return logits.new_zeros(0)
-    return torch.cat([torch.logsumexp(block, -1) for block in logits.split(ROWS_AT_ONCE)])
+    return torch.cat([torch.logsumexp(block, -1) for block in torch.split(logits, ROWS_AT_ONCE)])
 
 
 def dense_dot(logits: Tensor, row: Tensor) -> Tensor:

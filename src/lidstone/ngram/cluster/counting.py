@@ -236,10 +236,10 @@ def _one_file(rows: list[Rows], job: Job, space: Space) -> Path:
     blocks = [block for row in rows for block in row["block"].split()]
     if len(set(blocks)) != len(blocks):
         raise RunError("the shuffle gave a block twice", hint="count again; if it happens again, report it")
+    path: Path = folder / rows[0]["file"]
     if len(rows) == 1:
-        return folder / rows[0]["file"]
+        return path
     parts = [whole(load_piece(folder / row["file"])[0], space.vocab.bos) for row in rows]
-    path = folder / rows[0]["file"]
     save_piece(merge_within(parts, job.order, space.vocab.bos, job.nodes, space.counts), path)
     for row in rows[1:]:
         (folder / row["file"]).unlink()

@@ -134,7 +134,8 @@ def _offsets(part: Slice, level: int) -> Ints:
         _, lengths = run_lengths(_heads(part))
         return np.cumsum(np.append(0, lengths))
     first = _first(part, level)
-    return first - first[0]
+    found: Ints = first - first[0]
+    return found
 
 
 def _first(part: Slice, level: int) -> Ints:

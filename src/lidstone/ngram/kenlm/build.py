@@ -75,7 +75,7 @@ def pack(words: NDArray[np.uint64], ids: NDArray[np.integer], levels: list[Level
     return Packed(data, layout)
 
 
-def _joined(tables: list[NDArray]) -> tuple[NDArray[np.uint8], list[int]]:
+def _joined(tables: list[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:
     """The tables one after the other, and the address of each, a multiple of the size of a group."""
     starts = np.cumsum([0, *(-(-table.nbytes // GROUP) * GROUP for table in tables)])
     room = np.empty(starts[-1] + GROUP, np.uint8)  # numpy asks for large pages here, not for zeros
@@ -86,14 +86,14 @@ def _joined(tables: list[NDArray]) -> tuple[NDArray[np.uint8], list[int]]:
     return data, [int(data.ctypes.data + start) for start in starts[:-1]]
 
 
-def _ngrams(level: Level, top: bool) -> NDArray:
+def _ngrams(level: Level, top: bool) -> NDArray[Any]:
     columns = {"logprob": _marked(level), "backoff": _marked_backoffs(level)}
     if top:
         return _table(level.keys, _LONGEST, {"logprob": columns["logprob"]})
     return _table(level.keys, _MIDDLE, columns)
 
 
-def _unigrams(level: Level) -> NDArray:
+def _unigrams(level: Level) -> NDArray[Any]:
     table = np.zeros(len(level.keys), _UNIGRAM)
     table["logprob"], table["backoff"] = _marked(level), _marked_backoffs(level)
     return table
@@ -110,7 +110,7 @@ def _marked_backoffs(level: Level) -> NDArray[np.float32]:
     return np.where(level.backoffs == 0, zero, level.backoffs)
 
 
-def _table(keys: NDArray[np.uint64], value: np.dtype, columns: dict[str, NDArray]) -> NDArray:
+def _table(keys: NDArray[np.uint64], value: np.dtype, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """Groups: the keys of their entries, the values of these, and what remains of 64 bytes."""
     each = entries_per_group(value.itemsize)
     groups = max(int(len(keys) * ROOM) // each, 0) + 1
@@ -120,7 +120,7 @@ def _table(keys: NDArray[np.uint64], value: np.dtype, columns: dict[str, NDArray
             hint=f"the limit is {int(MOST_GROUPS * each / ROOM)}",
         )
     fields: Any = {"names": ["keys", "values"], "formats": [("<u8", each), (value, each)], "itemsize": GROUP}
-    table: NDArray = np.zeros(groups, np.dtype(fields))
+    table: NDArray[Any] = np.zeros(groups, np.dtype(fields))
     at, place = _place(keys, groups, each)
     table["keys"][at, place] = keys
     for name, column in columns.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -68,7 +70,7 @@ def levels_of_trie(trie: Trie) -> list[Level]:
     return levels
 
 
-def _links(table: BackoffTable, order: int) -> tuple[NDArray, NDArray]:
+def _links(table: BackoffTable, order: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Suffixes and prefixes of one order, as places within the order below."""
     trie = table.trie
     level, below = trie.level(order), trie.levels[order - 2]
@@ -76,7 +78,10 @@ def _links(table: BackoffTable, order: int) -> tuple[NDArray, NDArray]:
 
 
 def _joined(
-    keys: list[NDArray], logprobs: list[NDArray], backoffs: list[NDArray], links: list[tuple[NDArray, NDArray]]
+    keys: list[NDArray[Any]],
+    logprobs: list[NDArray[Any]],
+    backoffs: list[NDArray[Any]],
+    links: list[tuple[NDArray[Any], NDArray[Any]]],
 ) -> list[Level]:
     """Levels, marked by what the level above links to."""
     levels = []

@@ -61,7 +61,8 @@ class Scorer:
 
     def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
-        return lines.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
+        log10: float = lines.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
+        return log10
 
     def score_words(self, text: Text, bos: bool = True, eos: bool = True) -> list[tuple[float, int, bool]]:
         """For each word: log10 p, the length of the longest n-gram that matched, whether the word is unknown."""
@@ -98,7 +99,8 @@ class Scorer:
 
     def index(self, word: Text) -> int:
         """The id of a word, or `unk`."""
-        return lines.index_word(self.packed.layout, padded(word))
+        number: int = lines.index_word(self.packed.layout, padded(word))
+        return number
 
     def __contains__(self, word: Text) -> bool:
         return self.index(word) != self.unk
@@ -128,7 +130,8 @@ class Scorer:
 
     def advance(self, before: NDArray[np.uint32], word: int, after: NDArray[np.uint32]) -> tuple[float, int]:
         """log10 p of the word with this id after a state and the length of the n-gram; writes the state after it."""
-        return lines.score_next(self.packed.layout, before, word, after)
+        found: tuple[float, int] = lines.score_next(self.packed.layout, before, word, after)
+        return found
 
     @cached_property
     def fingerprint(self) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +117,7 @@ class _Reader:
         section = self._section(np.arange(count)[:, None], block["logprob"][:count], block["backoff"][:count])
         return section, self._check_begins(np.array(block["next"][: count + 1]), 2)
 
-    def _read_order(self, order: int, below: Section, begins: NDArray) -> tuple[Section, NDArray]:
+    def _read_order(self, order: int, below: Section, begins: NDArray[Any]) -> tuple[Section, NDArray[Any]]:
         """The n-grams of one order, and where the longer ones of each begin."""
         count, top = self.header.counts[order - 1], order == self.header.order
         value_bits = self._value_bits(top)
@@ -140,7 +141,7 @@ class _Reader:
             return 31 if top else 63
         return sum(bits_for(len(bins) - 1) for bins in self.bins[-1 if top else 0])
 
-    def _values(self, block: NDArray, order: int, width: int, count: int) -> tuple[NDArray, NDArray]:
+    def _values(self, block: NDArray[Any], order: int, width: int, count: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """log10 p and backoffs: 31 bits of a float whose sign is known, then 32; or the backoff's bin, then p's."""
         at, top = self.word_bits, order == self.header.order
         none = np.zeros(count, np.float32)
@@ -190,7 +191,7 @@ class _Reader:
         if not rising.all() or (words >= self.header.counts[0]).any():
             raise format_error(self.path, "its n-grams have unknown or repeated words")
 
-    def _section(self, ngrams: NDArray, logprobs: NDArray[np.float32], backoffs: NDArray[np.float32]) -> Section:
+    def _section(self, ngrams: NDArray[Any], logprobs: NDArray[np.float32], backoffs: NDArray[np.float32]) -> Section:
         if not (logprobs <= 0).all() or not (backoffs < 100).all():  # nor NaN
             raise format_error(self.path, "its probabilities are damaged")
         lines = np.zeros(len(ngrams), np.int64)

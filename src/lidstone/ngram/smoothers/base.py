@@ -98,7 +98,7 @@ def whole_histories(counts: Counts) -> NDArray[np.bool_]:
     return mask
 
 
-def to_children(counts: Counts, values: NDArray) -> NDArray:
+def to_children(counts: Counts, values: NDArray[Any]) -> NDArray[Any]:
     """The value of each history at every one of its followers, in the order of the nodes from the 2-grams on."""
     return np.repeat(values, np.diff(counts.trie.first))
 

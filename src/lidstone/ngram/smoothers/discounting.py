@@ -160,7 +160,8 @@ def discounted_unigrams(weights: NDArray[np.int32], discounts: Floats, floor: Fl
     """(c - D(c)) / total + (mass taken away) * floor, over the whole vocabulary."""
     total = weights.sum()
     taken = discounts[np.minimum(weights, 3)]
-    return (weights - taken) / total + taken.sum() / total * floor
+    found: Floats = (weights - taken) / total + taken.sum() / total * floor
+    return found
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,8 @@ def _discounted_unigrams(counts: Counts, factors: Floats) -> Floats:
     kept = words * factors[np.minimum(words, len(factors) - 1)]
     total = words.sum() + (kept.sum() == words.sum())
     unseen = counts.vocab.events & (words == 0)
-    return kept / total + unseen * (1 - kept.sum() / total) / unseen.sum()
+    found: Floats = kept / total + unseen * (1 - kept.sum() / total) / unseen.sum()
+    return found
 
 
 def _back_off(counts: Counts, order: int, factors: Floats, probs: Floats, rows: Floats, backoffs: Floats) -> None:

@@ -105,7 +105,8 @@ def _unigrams(counts: Counts, weights: Weights, unseen: float) -> Floats:
     total, first = np.array([counts.tokens]), np.array([0, counts.vocab.size])
     block = Block(1, first, words, words, total, total, np.ones(1, bool))
     base: Floats = np.where(words > 0, weights(block), unseen) * counts.vocab.events
-    return base / base.sum()
+    found: Floats = base / base.sum()
+    return found
 
 
 def _normalise(weights: Weights, unseen: float, events: int, block: Block) -> tuple[Floats, Floats]:
