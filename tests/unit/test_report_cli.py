@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from lidstone.cli.main import app
 
+pytest.importorskip("scipy", reason="lidstone[report] is not installed")
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 
 
