@@ -24,13 +24,13 @@ import torch
 from _timing import wall_and_cpu, write_results
 
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.evaluation.translation import Beam, translate_ids
+from lidstone.lab.evaluation.translation import translate_ids
+from lidstone.lab.methods.regularizer import Regularizer
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
-from lidstone.lab.recipe.sections import Regularizer
-from lidstone.lab.run.loss import make_loss
+from lidstone.lab.recipe.sections import Beam
 from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import quiet_transformers
-from lidstone.lab.run.setup import make_batches, make_model
+from lidstone.lab.run.setup import make_batches, make_loss, make_model, training_text
 from lidstone.lab.run.trainer import PipelineTrainer, fit
 
 METHOD = "kneser-essen-ney"
@@ -63,7 +63,7 @@ def step_costs(rounds: int, steps: int) -> dict[str, Any]:
     recipe = load_recipe("wikitext2_small", SIZE)
     prepared = prepare_corpus(recipe)
     methods = (recipe.method(name).regularizer for name in ("none", METHOD))
-    plain, regular = (make_loss(method, prepared, 100, linear=True) for method in methods)
+    plain, regular = (make_loss(method, training_text(prepared), 100, linear=True) for method in methods)
     batches = make_batches(recipe, prepared)
     ways: dict[str, Callable[[Any, Any], None]] = {
         "bare loop": lambda model, stamped: bare_loop(model, stamped, recipe, steps),
@@ -96,7 +96,9 @@ def alternating(recipe: Recipe, method: str, steps: int) -> dict[str, Any]:
     """One training whose updates are regularised and plain in turn: what drifts on the machine hits both alike."""
     prepared = prepare_corpus(recipe)
     methods = {"regularised": recipe.method(method).regularizer, "plain": Regularizer()}
-    losses = {name: make_loss(regularizer, prepared, 100, linear=True) for name, regularizer in methods.items()}
+    losses = {
+        name: make_loss(regularizer, training_text(prepared), 100, linear=True) for name, regularizer in methods.items()
+    }
     seconds: dict[str, list[float]] = {name: [] for name in losses}
     whole_step = PipelineTrainer.training_step
 

@@ -12,7 +12,9 @@ from tests.tiny import lm_values, recipe, write_texts
 
 from lidstone.errors import InputError, RunError
 from lidstone.hf.perplexity import score_sentences
-from lidstone.lab.methods.losses import ConfidencePenalty, uniform_table, unigram_table
+from lidstone.lab.methods.confidence_penalty import ConfidencePenalty
+from lidstone.lab.methods.label_smoothing import uniform_table
+from lidstone.lab.methods.unigram_label_smoothing import unigram_table
 from lidstone.lab.recipe.sections import ModelSpec
 from lidstone.lab.run.batches import BatchSize, block_batches, sentence_batches
 from lidstone.lab.run.mix import make_mixture, own_ngram

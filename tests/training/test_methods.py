@@ -15,11 +15,11 @@ import lidstone as ld
 from lidstone.errors import InputError, RecipeError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.run.methods import fold_tables, residual_of, training_folds
-from lidstone.lab.run.ngram_scoring import choose_ngram, fit_ngram
+from lidstone.lab.methods.residual import generating, residual_of
+from lidstone.lab.run.ngram_baseline import choose_ngram, fit_ngram
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
-from lidstone.lab.run.setup import make_batches
+from lidstone.lab.run.setup import make_batches, training_text
 from lidstone.lab.run.use import continue_prompt
 
 RESIDUAL = {"kind": "residual", "smoother": "witten-bell", "order": 3, "gamma": 0.5}
@@ -104,8 +104,6 @@ def test_a_residual_is_saved_with_its_table(files, tmp_path, training):
 
 def test_a_residual_generates_what_it_scores(files, tmp_path):
     """Greedy generation with a cache chooses the best word of the whole model at every step."""
-    from lidstone.lab.run.methods import generating
-
     run, _ = run_of(files, tmp_path, RESIDUAL)
     model, ids = load_saved(run.folder).model, torch.tensor([[2]])
     with generating(model) as processors:
@@ -152,9 +150,9 @@ def test_reserved_words_of_a_text_are_unknown_words(files, tmp_path, split):
 def test_no_table_has_seen_the_sentences_of_its_fold(files):
     used = recipe({**lm_values(files), "regularizer": {**RESIDUAL, "folds": 4}})
     prepared = prepare_corpus(used)
-    folds = training_folds(used.regularizer, prepared.train)
+    folds = training_text(prepared).folds(4)
     sentences = list(prepared.train.target)
-    for number, table in enumerate(fold_tables(used.regularizer, prepared)):
+    for number, table in enumerate(training_text(prepared).fold_tables(used.regularizer, 4)):
         rest = [sentence for sentence, fold in zip(sentences, folds, strict=True) if fold != number]
         expected = ld.WittenBell().fit(ld.count(rest, prepared.vocab, order=3))
         np.testing.assert_array_equal(table.rows, expected.rows)
@@ -164,7 +162,7 @@ def test_no_table_has_seen_the_sentences_of_its_fold(files):
 def test_batches_know_the_fold_of_every_label(files, block):
     used = recipe({**lm_values(files, block_length=block), "regularizer": {**RESIDUAL, "folds": 4}})
     prepared = prepare_corpus(used)
-    folds = training_folds(used.regularizer, prepared.train)
+    folds = training_text(prepared).folds(4)
     expected = sorted(zip(prepared.train.target.stream, np.repeat(folds, prepared.train.target.lengths), strict=True))
     found = []
     for batch in make_batches(used, prepared):

@@ -14,7 +14,7 @@ import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
 ANYONE = {"checksums", "errors", "files", "kernel_cache", "locks", "parallel", "progress"}
-ANYONE |= {"ray_cluster"}
+ANYONE |= {"ray_cluster", "section"}
 TOOLKIT = {"text", "ngram", "loss"}
 LIBRARY = TOOLKIT | {"hf"}
 RUN = LIBRARY | {"lab.corpus", "lab.recipe", "lab.methods", "lab.evaluation", "lab.run"}
@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "lab.evaluation": LIBRARY | {"lab.recipe", "lab.evaluation"},
     "lab.recipe": LIBRARY | {"lab.methods", "lab.recipe"},
     "lab.corpus": {"text", "lab.recipe", "lab.corpus"},
-    "lab.report": {"lab.evaluation", "lab.report"},
+    "lab.report": {"lab.methods", "lab.evaluation", "lab.report"},
     "lab.run": RUN,
     "lab.sweep": RUN | {"lab.report", "lab.sweep"},
     "cli": RUN | {"lab.report", "lab.sweep", "cli"},

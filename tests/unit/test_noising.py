@@ -7,9 +7,8 @@ import torch
 
 import lidstone as ld
 from lidstone.errors import InputError
-from lidstone.lab.methods.noising import Noising
+from lidstone.lab.methods.noising import Noising, blank_id
 from lidstone.lab.recipe.sections import ModelSpec
-from lidstone.lab.run.methods import blank_id
 from lidstone.lab.run.models import build_model
 
 BOS, PAD, EOS = 0, 1, 2

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitted
 
 from lidstone.errors import InputError
-from lidstone.lab.methods.losses import uniform_table
+from lidstone.lab.methods.label_smoothing import uniform_table
 from lidstone.loss.columns import weighted
 from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.loss.loss import SmoothedCrossEntropy
@@ -133,7 +133,7 @@ def test_mistakes(weight, message):
 
 
 def test_a_penalty_without_class_weights_says_so():
-    from lidstone.lab.methods.losses import ConfidencePenalty
+    from lidstone.lab.methods.confidence_penalty import ConfidencePenalty
 
     with pytest.raises(InputError, match="the confidence penalty has no class weights"):
         ConfidencePenalty(gamma=0.1, weight=WEIGHT)

@@ -66,7 +66,7 @@ def train(
 
 def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:
     """The recipes to train: the named methods; else the regularizer, if one is set; else all methods."""
-    if not names and recipe.regularizer.kind != "none":
+    if not names and recipe.regularizer.is_set:
         return [recipe.model_copy(update={"methods": ()})]
     return [recipe.method(name) for name in names or recipe.method_names]
 

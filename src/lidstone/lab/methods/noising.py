@@ -15,7 +15,7 @@ torch's own generator, which checkpoints keep: a resumed training sees the same 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,12 +23,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lidstone.errors import InputError
+from lidstone.lab.methods.base import BatchChange, TrainingMethod, TrainingText
 from lidstone.ngram.counts import Counts
+
+if TYPE_CHECKING:
+    from lidstone.lab.methods.regularizer import Regularizer
+    from lidstone.text.vocabulary import Vocabulary
 
 Scheme = Literal["blank", "unigram", "kneser-ney"]
 IGNORED = -100
 _INPUTS = ("decoder_input_ids", "input_ids")  # a translation model's source stays as it is
 _LABELS = ("labels", "shift_labels")
+
+
+class NoisingMethod(TrainingMethod):
+    """Plain cross-entropy on noised batches."""
+
+    kind = "noising"
+
+    def check(self, settings: Regularizer) -> None:
+        """The strength is a probability."""
+        super().check(settings)
+        if not 0 <= (settings.gamma or 0) <= 1:
+            raise ValueError(f"gamma is {settings.gamma}, but noising needs a probability from 0 to 1")
+
+    def batch_change(self, settings: Regularizer, text: TrainingText, model: Any) -> BatchChange:
+        """The noise."""
+        blank = blank_id(text.vocab, model.config.pad_token_id) if settings.noise == "blank" else 0
+        return Noising(text.count(2), gamma=settings.strengths[0], scheme=settings.noise, blank=blank)
+
+    def own_settings(self, settings: Regularizer) -> dict[str, Any]:
+        """What inputs are replaced with."""
+        return {"noise": settings.noise}
 
 
 class Noising:
@@ -105,3 +131,19 @@ def _proposal(counts: Counts, scheme: Scheme) -> NDArray[np.float64]:
         return counts.counts[:size].astype(np.float64)
     level = counts.trie.level(2)
     return np.bincount(counts.trie.words[level], minlength=size)[:size].astype(np.float64)
+
+
+def blank_id(vocab: Vocabulary, pad: int | None) -> int:
+    """An id that inputs do not have otherwise, and whose embedding is trained: that of padding is not.
+
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> blank_id(Vocabulary(size=6, eos=2, unpredictable=(0, 1)), pad=0)
+    1
+    """
+    unused = [token for token in vocab.unpredictable if token != pad]
+    if not unused:
+        raise InputError("the vocabulary has no id that can be the blank", hint="use noise: unigram or kneser-ney")
+    return unused[0]
+
+
+METHOD = NoisingMethod()

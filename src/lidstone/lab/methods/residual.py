@@ -17,9 +17,12 @@ sentence uses a table that was fitted without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,11 +30,56 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
+from lidstone.files import write_text
+from lidstone.lab.methods.base import BatchChange, TargetSettings, TrainingMethod, TrainingText
 from lidstone.loss.targets import Targets
+from lidstone.ngram.formats.safetensors import load, save
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 
-NAME = "ngram_residual"
+if TYPE_CHECKING:
+    from lidstone.hf.mixture import Mixture
+    from lidstone.lab.methods.regularizer import Regularizer
+
+ATTRIBUTE = "ngram_residual"
+"""of a model: its residual"""
+TABLE, FACTS = "residual.safetensors", "residual.json"
+
+
+class ResidualMethod(TrainingMethod):
+    """Plain cross-entropy of a network whose logits have the residual added."""
+
+    kind = "residual"
+    tasks = ("lm",)
+    has_smoother = True
+    has_folds = True
+    takes_hidden_states = False  # it is added to logits
+
+    def check(self, settings: Regularizer) -> None:
+        """A constant strength above 0."""
+        super().check(settings)
+        if not settings.gamma:
+            raise ValueError("a residual needs gamma above 0")
+        if settings.schedule.kind != "constant":
+            raise ValueError("the strength of a residual is part of the model: it cannot follow a schedule")
+
+    def change_model(self, settings: Regularizer, text: TrainingText, model: Any) -> None:
+        """Attach the n-gram model to the network."""
+        folds = text.fold_tables(settings, settings.folds) if settings.folds else []
+        NgramResidual(text.table(settings), settings.strengths[0], folds).attach(model)
+
+    def batch_change(self, settings: Regularizer, text: TrainingText, model: Any) -> BatchChange | None:
+        """Give the folds of a batch to the residual."""
+        residual = residual_of(model)
+        return residual.take_folds if residual is not None and settings.folds else None
+
+    def target(self, settings: Regularizer) -> TargetSettings:
+        """The target is the label; the order is that of the table."""
+        return settings.order, None, None
+
+    def own_settings(self, settings: Regularizer) -> dict[str, Any]:
+        """The number of folds, where there are any."""
+        return {"folds": settings.folds} if settings.folds else {}
 
 
 def log_table(table: BackoffTable) -> BackoffTable:
@@ -80,11 +128,11 @@ class NgramResidual(nn.Module):
         self.tables = nn.ModuleList(Targets(log_table(one), None, "token") for one in (table, *folds))
         self.fold_of: Tensor | None = None
         """the fold of each position of the batch that is trained on, (batch, time); None: the whole table"""
-        self.aside = False
+        self.disabled = False
 
     def attach(self, model: Any) -> None:
         """Make it part of a model; it is not saved with the weights."""
-        model.add_module(NAME, self)
+        model.add_module(ATTRIBUTE, self)
         model.register_forward_hook(self._hook, with_kwargs=True)
 
     def forward(self, logits: Tensor, contexts: Tensor) -> Tensor:
@@ -99,16 +147,22 @@ class NgramResidual(nn.Module):
         wide[:, -1] = scores
         return torch.log_softmax(self(wide, recent)[:, -1], -1)
 
+    def take_folds(self, batch: dict[str, Any], strength: float = 1.0) -> dict[str, Any]:
+        """Remember the folds of a training batch; the batch without them, as the model reads it."""
+        rest = dict(batch)
+        self.fold_of = rest.pop("folds")
+        return rest
+
     def parts(self) -> list[tuple[Targets, Tensor | None]]:
-        """The tables in use, and the positions of each; None: all."""
+        """The tables in use, and the positions of each; None: all. In eval mode it is the table of the whole text."""
         tables = [table for table in self.tables if isinstance(table, Targets)]
-        if self.fold_of is None or len(tables) == 1:
+        if not self.training or self.fold_of is None or len(tables) == 1:
             return [(tables[0], None)]
-        folds = self.fold_of.reshape(-1)
+        folds = self.fold_of.reshape(-1).to(tables[0].base.device)
         return [(table, torch.nonzero(folds == fold)[:, 0]) for fold, table in enumerate(tables[1:])]
 
     def _hook(self, model: Any, args: Any, kwargs: dict[str, Any], outputs: Any) -> Any:
-        if self.aside:
+        if self.disabled:
             return outputs
         contexts = kwargs.get("input_ids", args[0] if args else None)
         cache = kwargs.get("past_key_values")
@@ -156,3 +210,45 @@ def _add_corrections(total: Tensor, table: Targets, contexts: Tensor, positions:
     if positions is not None:
         states, shifts = states[positions], shifts[positions]
     table.add_sparse_rows(total, states, shifts, torch.full((len(states),), alpha, device=total.device))
+
+
+def residual_of(model: Any) -> NgramResidual | None:
+    """The residual that is attached to a model."""
+    return getattr(model, ATTRIBUTE, None)
+
+
+@contextmanager
+def generating(model: Any, mixture: Mixture | None = None) -> Iterator[Any]:
+    """The logits processors for `generate`: the mixture, or the residual, which the forward pass then leaves out."""
+    from transformers import LogitsProcessorList
+
+    residual = residual_of(model)
+    mixing = [] if mixture is None else [mixture.process]
+    if residual is None:
+        yield LogitsProcessorList(mixing)
+        return
+    residual.disabled = True
+    try:
+        yield LogitsProcessorList([residual.process, *mixing])
+    finally:
+        residual.disabled = False
+
+
+def save_residual(model: Any, folder: Path) -> None:
+    """Write the table of a model's residual, if it has one."""
+    residual = residual_of(model)
+    if residual is not None:
+        save(residual.table, folder / TABLE)
+        write_text(folder / FACTS, json.dumps({"alpha": residual.alpha}))
+
+
+def load_residual(model: Any, folder: Path) -> None:
+    """Attach the table that is saved beside a model, if there is one."""
+    if not (folder / FACTS).is_file():
+        return
+    table = load(folder / TABLE)
+    assert isinstance(table, BackoffTable)
+    NgramResidual(table, float(json.loads((folder / FACTS).read_text())["alpha"])).attach(model)
+
+
+METHOD = ResidualMethod()

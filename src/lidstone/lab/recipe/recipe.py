@@ -17,18 +17,18 @@ from pydantic import ValidationError, model_validator
 
 from lidstone.errors import FileFormatError, RecipeError
 from lidstone.files import from_home, read_json
+from lidstone.lab.methods.regularizer import Regularizer
 from lidstone.lab.recipe.sections import (
     Corpus,
     Evaluation,
     ModelSpec,
-    Regularizer,
-    Section,
     SplitFiles,
     Sweep,
     Tokenizer,
     Training,
 )
 from lidstone.lab.recipe.yaml import apply_overrides, explain_mistakes, load_yaml, nearest, with_defaults
+from lidstone.section import Section
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -212,8 +212,10 @@ def _contradictions(recipe: Recipe) -> list[str]:
             recipe.task == "lm" and block is not None and model.kind != "auto" and block > model.max_positions
         ),
         "methods: two have the same name": len(set(names)) < len(names),
-        "regularizer.kind: the residual is for language models": recipe.task == "mt"
-        and any(method.kind == "residual" for method in (recipe.regularizer, *recipe.methods)),
+        **{
+            f"regularizer.kind: the {settings.kind} is for language models": recipe.task not in settings.method.tasks
+            for settings in (recipe.regularizer, *recipe.methods)
+        },
         "tokenizer.kind: checkpoint needs model.kind auto": (
             recipe.tokenizer.kind == "checkpoint" and model.kind != "auto"
         ),

@@ -1,49 +1,24 @@
 """The sections of a recipe: what may be set, within which range, with what default.
 
-The defaults are those of the paper's language model; `recipe/recipe.py` has those for translation.
+The section `regularizer` is in `lab/methods/regularizer.py`. The defaults are those of the paper's language model;
+`recipe/recipe.py` has those for translation.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from lidstone.errors import RunError
-from lidstone.loss.schedule import Kind, Schedule
+from lidstone.section import Positive, Rate, Section
 
-Positive = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(ge=0, lt=1)]
-Strength = Annotated[float, Field(ge=0)]
 Metric = Literal["perplexity", "bleu"]
-
-
-class Section(BaseModel):
-    """A part of a recipe: no unknown keys, no changes after loading, no NaN."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
-
-    LATER: ClassVar[frozenset[str]] = frozenset()
-    """Keys that the first version did not have: written only where they are set, so old recipes keep their run ids."""
-
-    @model_serializer(mode="wrap")
-    def _without_later_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields = type(self).model_fields
-        values: dict[str, Any] = serialize(self)
-        return {
-            key: value
-            for key, value in values.items()
-            if key not in self.LATER or getattr(self, key) != fields[key].default
-        }
 
 
 class SplitFiles(Section):
@@ -164,114 +139,6 @@ class ModelSpec(Section):
             raise ValueError(f"a width of {self.width} cannot be split over {self.heads} heads")
         if self.kind == "auto" and self.checkpoint is None:
             raise ValueError("kind auto needs a checkpoint")
-        return self
-
-
-class ScheduleSection(Section):
-    """How the strengths change over training: the keys from which `over` makes a `lidstone.Schedule`.
-
-    A recipe counts updates; a `Schedule` has a share of training, known only when the length of training is known.
-    """
-
-    kind: Kind = "constant"
-    """constant, linear or cosine."""
-    final: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """For linear and cosine: the factor on the strengths at the end."""
-    steps: Positive | None = None
-    """Steps until it is reached; null: at the end of training."""
-
-    def over(self, steps: int) -> Schedule:
-        """The schedule of a training of so many updates.
-
-        >>> ScheduleSection(kind="linear", steps=50).over(100)(0.25)
-        0.5
-        """
-        return Schedule(self.kind, end=self.final, share=min(1.0, self.steps / steps) if self.steps else 1.0)
-
-
-Baseline = Literal[
-    "none", "smoother", "label_smoothing", "unigram_label_smoothing", "confidence_penalty", "noising", "residual"
-]
-
-
-class Regularizer(Section):
-    """What is added to the cross-entropy: a smoother as regularizer, or a baseline."""
-
-    LATER = frozenset({"noise", "folds"})
-
-    name: str = ""
-    """The label in tables; by default the smoother or the kind."""
-    kind: Baseline = "none"
-    """none, smoother (implied by `smoother:`), label_smoothing, unigram_label_smoothing, confidence_penalty, noising or
-    residual; all but the first two are baselines with the strength gamma. residual adds gamma times
-    the log-probabilities of a smoother to the logits; noising replaces tokens of the training text."""
-    smoother: str | None = None
-    """Name of a smoother, such as jelinek-mercer; null for none."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    """Its parameters, such as {weights: 0.75}."""
-    order: Annotated[int, Field(ge=1, le=8)] = 2
-    """The n of the n-grams."""
-    gamma: Strength | None = None
-    """Both strengths at once; the strength of a baseline."""
-    gamma_plus: Strength | None = None
-    """Strength of p+, where the smoothed probability is higher than the empirical one."""
-    gamma_minus: Strength | None = None
-    """Strength of p-, where it is lower."""
-    form: Literal["exact", "published"] = "exact"
-    """exact: the signed identity; published: both terms added, as the paper prints it."""
-    empirical: Literal["token", "ngram"] = "token"
-    """What the smoothed distribution is compared with: the token at this position, or the n-gram frequencies."""
-    schedule: ScheduleSection = ScheduleSection()
-    noise: Literal["blank", "unigram", "kneser-ney"] = "kneser-ney"
-    """noising: what inputs are replaced with; kneser-ney replaces targets, too."""
-    folds: Annotated[int, Field(ge=2)] | None = None
-    """residual: each training sentence uses a table that was fitted without its fold; null: the table of all text."""
-
-    @property
-    def strengths(self) -> tuple[float, float]:
-        """(gamma_plus, gamma_minus), also if given as gamma."""
-        plus = self.gamma if self.gamma_plus is None else self.gamma_plus
-        minus = self.gamma if self.gamma_minus is None else self.gamma_minus
-        return plus or 0.0, minus or 0.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _imply(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        kind = str(values.get("kind") or ("smoother" if values.get("smoother") else "none")).replace("-", "_")
-        label = values.get("smoother") if kind == "smoother" else kind.replace("_", "-")
-        return {**values, "kind": kind, "name": values.get("name") or label}
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Regularizer:
-        from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
-
-        one_by_one = (self.gamma_plus, self.gamma_minus)
-        if self.gamma is not None and one_by_one != (None, None):
-            raise ValueError("give either gamma or gamma_plus and gamma_minus")
-        if (self.kind in ("smoother", "residual")) != (self.smoother is not None):
-            raise ValueError(f"kind {self.kind} and smoother {self.smoother} contradict each other")
-        if self.kind == "none" and (one_by_one != (None, None) or self.gamma is not None or self.parameters):
-            raise ValueError("kind none has no gamma and no parameters; name a smoother: smoother: katz")
-        if self.kind == "none" and self.name in smoother_names():
-            raise ValueError(f"{self.name} is a smoother; write smoother: {self.name}, and its gamma")
-        if self.kind == "smoother" and self.gamma is None and None in one_by_one:
-            raise ValueError("a smoother needs gamma, or both gamma_plus and gamma_minus")
-        if self.kind not in ("none", "smoother") and self.gamma is None:
-            raise ValueError(f"{self.kind} needs gamma")
-        if self.kind == "residual" and not self.gamma:
-            raise ValueError("a residual needs gamma above 0")
-        if self.kind == "residual" and self.schedule.kind != "constant":
-            raise ValueError("the strength of a residual is part of the model: it cannot follow a schedule")
-        if self.folds is not None and self.kind != "residual":
-            raise ValueError(f"folds are for kind residual, not {self.kind}")
-        if self.kind == "noising" and not 0 <= (self.gamma or 0) <= 1:
-            raise ValueError(f"gamma is {self.gamma}, but noising needs a probability from 0 to 1")
-        if self.kind == "smoother" and self.form == "exact" and self.strengths[1] > 1:
-            raise ValueError(f"gamma_minus is {self.strengths[1]}, but the exact form allows 0 to 1")
-        if self.smoother is not None:
-            get_smoother(self.smoother, **self.parameters)
         return self
 
 

@@ -10,14 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SHORT = {
-    "none": "None",
+from lidstone.lab.methods import METHODS
+
+SHORT = {kind.replace("_", "-"): label.short for kind, label in METHODS.items()} | {
     "add-lambda": "add-λ",
-    "label-smoothing": "LS",
-    "unigram-label-smoothing": "unigram LS",
-    "confidence-penalty": "CP",
-    "noising": "Noising",
-    "residual": "Residual",
     "good-turing": "GT",
     "jelinek-mercer": "JM",
     "katz": "Katz",
@@ -26,14 +22,8 @@ SHORT = {
     "witten-bell": "WB",
     "absolute-discounting": "AD",
 }
-LONG = {
-    "none": "None",
+LONG = {kind.replace("_", "-"): label.long for kind, label in METHODS.items()} | {
     "add-lambda": "Add-λ",
-    "label-smoothing": "Label smoothing",
-    "unigram-label-smoothing": "Unigram label smoothing",
-    "confidence-penalty": "Confidence penalty",
-    "noising": "Data noising",
-    "residual": "N-gram residual",
     "good-turing": "Good–Turing",
     "jelinek-mercer": "Jelinek–Mercer",
     "katz": "Katz",

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import InputError
+from lidstone.lab.methods import METHODS
 from lidstone.lab.report.labels import Label, brief, parameter_pairs
 from lidstone.lab.report.runs import Run, setting_of
 
@@ -226,18 +227,7 @@ def _key(run: Run, varying: tuple[str, ...]) -> str:
 
 
 def _place(name: str) -> int:
-    order = (
-        "none",
-        "confidence-penalty",
-        "label-smoothing",
-        "unigram-label-smoothing",
-        "noising",
-        "residual",
-        "add-lambda",
-        "good-turing",
-        "jelinek-mercer",
-        "katz",
-        "kneser-essen-ney",
-    )
+    smoothers = ("add-lambda", "good-turing", "jelinek-mercer", "katz", "kneser-essen-ney")
+    order = [*(kind.replace("_", "-") for kind in METHODS), *smoothers]
     plain = name.replace("_", "-")
     return order.index(plain) if plain in order else len(order)

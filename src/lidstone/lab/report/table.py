@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lidstone.lab.methods import METHODS
 from lidstone.lab.report.labels import Label
 from lidstone.lab.report.methods import Method, Metric, standard_error, validation_metric
 from lidstone.lab.report.runs import Run
@@ -246,7 +247,8 @@ def _adjusted_p(comparison: Mapping[str, Any]) -> float:
 
 
 def _stands_alone(method: Method) -> bool:
-    return method.chosen.runs[0].method.get("kind") != "residual"
+    kind = str(method.chosen.runs[0].method.get("kind"))
+    return kind not in METHODS or METHODS[kind].stands_alone
 
 
 def _not_ranked(rows: Sequence[Row]) -> str:

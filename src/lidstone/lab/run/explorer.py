@@ -19,7 +19,7 @@ from lidstone.files import write_text
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.loss import count_training_text, fit_smoother
+from lidstone.lab.run.setup import training_text
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
@@ -36,11 +36,12 @@ def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None
     if not methods:
         return None
     prepared, order = prepared or prepare_corpus(recipe), methods[0].order
-    counts = count_training_text(prepared, order)
+    text = training_text(prepared)
+    counts = text.count(order)
     tables = {}
     for method in (method for method in methods if method.order == order):
         with contextlib.suppress(LidstoneError):  # training that method reports it
-            tables[method.name] = fit_smoother(method, counts, prepared)
+            tables[method.name] = text.table(method, counts)
     if not tables:
         return None
     data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)

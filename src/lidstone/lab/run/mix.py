@@ -36,7 +36,7 @@ def own_ngram(run: str | Path) -> tuple[BackoffTable, float]:
     """The n-gram model of a run's own training text and the weight of the mixture, as its `run.json` has them."""
     from lidstone.lab.corpus.prepare import prepare_corpus
     from lidstone.lab.recipe.recipe import load_recipe
-    from lidstone.lab.run.ngram_scoring import fit_ngram
+    from lidstone.lab.run.ngram_baseline import fit_ngram
     from lidstone.lab.run.record import read_record
 
     folder = Path(run).parent if Path(run).is_file() else Path(run)

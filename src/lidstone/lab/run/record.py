@@ -23,7 +23,6 @@ from lidstone.errors import FileFormatError
 from lidstone.files import atomic_write, read_json, write_text
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.recipe.sections import Regularizer
 from lidstone.locks import claim
 
 SCHEMA = 1
@@ -48,32 +47,6 @@ def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
     config["regularizer"].pop("name")
     hashed = json.dumps([SCHEMA, config, vocabulary], sort_keys=True)
     return hashlib.sha256(hashed.encode()).hexdigest()[:12]
-
-
-def method_of(regularizer: Regularizer) -> dict[str, Any]:
-    """The method, with the keys by which reports group runs."""
-    none = regularizer.kind == "none"
-    plus, minus = (None, None) if none else regularizer.strengths
-    own = regularizer.kind == "smoother"
-    no_target = regularizer.kind in ("none", "noising", "residual")
-    return {
-        "kind": regularizer.kind,
-        "smoother": regularizer.smoother,
-        "parameters": {**regularizer.parameters, **_settings(regularizer)},
-        "order": regularizer.order if regularizer.smoother else None if no_target else 1,
-        "gamma_plus": plus,
-        "gamma_minus": minus,
-        "form": regularizer.form if own else None if no_target else "exact",
-        "empirical": regularizer.empirical if own else None if no_target else "token",
-        "schedule": regularizer.schedule.kind,
-    }
-
-
-def _settings(regularizer: Regularizer) -> dict[str, Any]:
-    """The settings of a method other than its smoother's parameters."""
-    if regularizer.kind == "noising":
-        return {"noise": regularizer.noise}
-    return {"folds": regularizer.folds} if regularizer.folds else {}
 
 
 def versions() -> dict[str, str]:

@@ -20,13 +20,11 @@ from lidstone.lab.corpus.cache import new_folder
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.methods import table_signature
 from lidstone.lab.run.processes import first_process_first, process_count, process_rank
 from lidstone.lab.run.record import (
     SCHEMA,
     SENTENCES,
     add_name,
-    method_of,
     peak_memory,
     read_record,
     run_id,
@@ -104,7 +102,7 @@ def train_run(
         description=recipe.regularizer.name,
         tensorboard=folder / "tensorboard" if tensorboard else None,
         resume=resume,
-        noise=setup.noise,
+        batch_change=setup.batch_change,
     )
     if process_rank() > 0:
         return Run(folder, {})
@@ -162,7 +160,7 @@ def _record(
         "status": "complete",
         "task": recipe.task,
         "name": recipe.regularizer.name,
-        "method": method_of(recipe.regularizer),
+        "method": recipe.regularizer.method.describe(recipe.regularizer),
         "seed": recipe.training.seed,
         "config": recipe.to_dict(),
         "signature": {
@@ -172,7 +170,7 @@ def _record(
             "test_sentences": len(prepared.test),
             "model_parameters": parameter_count(model),
             **({"window": window_of(model)} if recipe.task == "lm" else {}),
-            "table": table_signature(model) or loss.signature.get("table"),
+            "table": _table_signature(model, loss),
             "metric": metrics.get("bleu_signature", "perplexity per token"),
             "processes": process_count(),
         },
@@ -186,6 +184,14 @@ def _record(
             "steps": fitted.steps,
         },
     }
+
+
+def _table_signature(model: Any, loss: Any) -> Any:
+    """The signature of the table that a model was trained with: that of its residual, or of its loss."""
+    from lidstone.lab.methods.residual import residual_of
+
+    residual = residual_of(model)
+    return loss.signature.get("table") if residual is None else residual.signature
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.files import read_json
 from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.recipe.sections import Beam
-from lidstone.lab.run.methods import load_residual, save_residual
 
 _BEAM_KEYS = {
     "beams": "beam",
@@ -43,6 +42,8 @@ class SavedModel:
 
     def save(self, folder: Path) -> None:
         """Write everything into a folder."""
+        from lidstone.lab.methods.residual import save_residual
+
         self.model.save_pretrained(folder)
         save_residual(self.model, folder)
         for side, pipeline in (("target", self.target), ("source", self.source)):
@@ -112,6 +113,7 @@ def _model_folder(path: Path) -> Path:
 
 
 def _ours(folder: Path) -> SavedModel:
+    from lidstone.lab.methods.residual import load_residual
     from lidstone.lab.run.models import load_model
 
     facts = _read(folder / "lidstone.json")

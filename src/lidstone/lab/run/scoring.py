@@ -70,7 +70,7 @@ class Scorer:
 
     def beside_ngram(self, model: Any, test: SentenceScores) -> tuple[dict[str, Any], dict[str, Any]]:
         """The n-gram model of the training text and the mixture: for `run.json`, and for the sentence file."""
-        from lidstone.lab.run.ngram_scoring import choose_ngram, compare_with_ngram
+        from lidstone.lab.run.ngram_baseline import choose_ngram, compare_with_ngram
 
         choice = choose_ngram(self.prepared, self.recipe.evaluation.ngram_orders)
         if choice is None:

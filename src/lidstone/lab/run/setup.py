@@ -1,4 +1,4 @@
-"""What a recipe trains: the untrained model, the training text in batches, the loss, and the noise."""
+"""What a recipe trains: the untrained model, the training text in batches, the loss, and what its method changes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lidstone.errors import InputError
+from lidstone.lab.corpus.cache import cache_root
 from lidstone.lab.corpus.prepared import Prepared
+from lidstone.lab.methods.base import TrainingText
+from lidstone.lab.methods.regularizer import Regularizer
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.batches import Batches, BatchSize
-from lidstone.lab.run.loss import make_loss
-from lidstone.lab.run.methods import attach_residual, make_noise, training_folds
 from lidstone.lab.run.models import PAD
 from lidstone.lab.run.processes import first_process_first, process_count
 
 if TYPE_CHECKING:
-    from lidstone.lab.methods.noising import Noising
+    from lidstone.lab.methods.base import BatchChange
     from lidstone.loss.loss import SmoothedLoss
 
 
@@ -29,26 +30,45 @@ class Setup:
     model: Any
     batches: Batches
     loss: SmoothedLoss
-    noise: Noising | None = None
+    batch_change: BatchChange | None = None
+    """what the method does to the batches of training"""
 
 
 def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
-    """Build the model, the batches, the loss and the noise of a recipe, and set the number of CPU threads."""
+    """Build the model, the batches and the loss of a recipe, and set the number of CPU threads."""
     import torch
 
     if recipe.training.threads is not None:
         torch.set_num_threads(recipe.training.threads)
-    model = make_model(recipe, prepared)
+    model, settings, text = make_model(recipe, prepared), recipe.regularizer, training_text(prepared)
     with first_process_first():
-        attach_residual(recipe.regularizer, prepared, model)
-        noise = make_noise(recipe.regularizer, prepared, model.config.pad_token_id)
+        settings.method.change_model(settings, text, model)
+        batch_change = settings.method.batch_change(settings, text, model)
     batches = make_batches(recipe, prepared, getattr(model.config, "max_position_embeddings", None))
     if recipe.task == "lm" and not _pretrained(recipe):
         model.config.trained_window = batches.longest  # saved with the model; see `window_of`
     steps = recipe.training.steps(len(batches), process_count())
     with first_process_first():
-        loss = make_loss(recipe.regularizer, prepared, steps, linear=_takes_hidden_states(recipe))
-    return Setup(model, batches, loss, noise)
+        loss = make_loss(settings, text, steps, linear=_takes_hidden_states(recipe))
+    return Setup(model, batches, loss, batch_change)
+
+
+def training_text(prepared: Prepared) -> TrainingText:
+    """The text of a prepared corpus as methods read it; counts and tables are cached beside the corpora."""
+    train = prepared.train.target
+    return TrainingText(prepared.vocab, train.stream, train.lengths, prepared.valid.target.stream, cache_root())
+
+
+def make_loss(settings: Regularizer, text: TrainingText, steps: int, *, linear: bool = False) -> SmoothedLoss:
+    """The loss of one method; `steps` is the length of the training, for schedules.
+
+    `linear` takes hidden states instead of logits, if the method allows: faster, and without storing all logits.
+    """
+    from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+    from lidstone.loss.loss import SmoothedCrossEntropy
+
+    make: type[SmoothedLoss] = LinearSmoothedCrossEntropy if linear else SmoothedCrossEntropy
+    return settings.method.loss(settings, text, make, settings.schedule.over(steps))
 
 
 def _pretrained(recipe: Recipe) -> bool:
@@ -62,7 +82,7 @@ def _takes_hidden_states(recipe: Recipe) -> bool:
 
     from lidstone.lab.run.trainer import use_bf16
 
-    if recipe.regularizer.kind == "residual":  # it is added to logits
+    if not recipe.regularizer.method.takes_hidden_states:
         return False
     return recipe.model.kind != "auto" and not use_bf16(recipe.training.precision, torch.cuda.is_available())
 
@@ -95,7 +115,8 @@ def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -
             check_pair_lengths(list(other.source or ()), list(other.target), limit, name)
         sources, targets = list(split.source), list(split.target)
         return pair_batches(sources, targets, eos=eos, pad=PAD, limit=limit, size=size, seed=seed)
-    folds = training_folds(recipe.regularizer, split)
+    number = recipe.regularizer.folds
+    folds = None if number is None else training_text(prepared).folds(number)
     if training.block_length is None:
         return sentence_batches(list(split.target), eos=eos, limit=limit, size=size, seed=seed, folds=folds)
     if training.block_length > limit:

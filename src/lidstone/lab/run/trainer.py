@@ -11,8 +11,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -25,7 +24,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, Traine
 
 from lidstone.errors import RunError
 from lidstone.hf.mixin import SmoothedLossMixin
-from lidstone.lab.methods.residual import NAME as RESIDUAL
+from lidstone.lab.methods.base import BatchChange
 from lidstone.lab.recipe.sections import Metric, Training
 from lidstone.lab.run.batches import Batches
 from lidstone.lab.run.checkpoints import (
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from lidstone.loss.loss import SmoothedLoss
 
 Scores = Mapping[str, float]
-Noise = Callable[[dict[str, Any], float], dict[str, Any]]
 
 
 def fit(
@@ -58,17 +56,17 @@ def fit(
     description: str = "training",
     tensorboard: Path | None = None,
     resume: bool = False,
-    noise: Noise | None = None,
+    batch_change: BatchChange | None = None,
 ) -> Fitted:
     """Train `model`; checkpoints go to `folder`. Afterwards the model has the weights that are best by `metric`.
 
-    `description` is shown before the progress bar; `tensorboard` is a folder for TensorBoard's files. `noise(batch,
-    strength)` changes the batches of training.
+    `description` is shown before the progress bar; `tensorboard` is a folder for TensorBoard's files.
+    `batch_change(batch, strength)` changes the batches of training.
     """
     progress = TrainingProgress(description)
     arguments = training_arguments(settings, len(batches), folder, metric=metric, tensorboard=tensorboard)
     trainer = _trainer(model, loss, batches, score, settings, arguments, progress)
-    trainer.noise = noise
+    trainer.batch_change = batch_change
     found = last_checkpoint(folder) if resume else None
     before = trained_seconds(found.state["log_history"]) if found else 0.0
     if found is not None and found.finished:
@@ -125,8 +123,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
         """`rate(step, steps)` is the factor on the learning rate."""
         super().__init__(*args, data_collator=_only, **kwargs)
         self.score, self.rate = score, rate
-        self.noise: Noise | None = None
-        """`noise(batch, strength)` changes the batches of training"""
+        self.batch_change: BatchChange | None = None
         self.tokens = 0
         self.seconds_before = 0.0
         self.began = time.perf_counter()
@@ -140,9 +137,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """As in the base class, but a loss that is not finite ends the training before the weights are updated."""
-        inputs = dict(inputs)
-        with self._folds(inputs.pop("folds", None)):
-            loss: torch.Tensor = super().training_step(model, self._noised(inputs), num_items_in_batch)
+        loss: torch.Tensor = super().training_step(model, self._changed(dict(inputs)), num_items_in_batch)
         if not math.isfinite(loss.item()):
             raise RunError(
                 f"the loss is {loss.item()} at step {self.state.global_step + 1}",
@@ -150,24 +145,11 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
             )
         return loss
 
-    def _noised(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        if self.noise is None:
+    def _changed(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        if self.batch_change is None:
             return inputs
         strength = self.smoothed_loss.schedule(self.state.global_step / max(self.state.max_steps, 1))
-        return self.noise(inputs, strength)
-
-    @contextmanager
-    def _folds(self, folds: Any) -> Iterator[None]:
-        """Pass the folds of a training batch to the model's residual, if it has one."""
-        residual = getattr(self.model, RESIDUAL, None)
-        if residual is None:
-            yield
-            return
-        residual.fold_of = None if folds is None else folds.to(self.model.device)
-        try:
-            yield
-        finally:
-            residual.fold_of = None
+        return self.batch_change(inputs, strength)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """As in the base class, and count tokens."""

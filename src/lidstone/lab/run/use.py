@@ -11,7 +11,6 @@ from lidstone.hf.perplexity import score_sentences, window_of
 from lidstone.lab.corpus.pipeline import encode_pieces
 from lidstone.lab.evaluation.translation import check_source_lengths, translate_ids
 from lidstone.lab.recipe.sections import Beam
-from lidstone.lab.run.methods import generating
 from lidstone.lab.run.mix import mixed_perplexities, signature_of
 from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import translation_metrics
@@ -100,6 +99,8 @@ def continue_prompt(
     With a `mixture` of the model and an n-gram model, draw from that.
     """
     import torch
+
+    from lidstone.lab.methods.residual import generating
 
     vocab = saved.target.vocabulary
     ids = [vocab.eos, *saved.target.encode([prompt])[0].tolist()]

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from lidstone.errors import RecipeError
+from lidstone.lab.methods.regularizer import Regularizer
 from lidstone.lab.recipe.recipe import Recipe, make_recipe
 from lidstone.lab.recipe.yaml import nearest
 
@@ -66,9 +67,9 @@ def axes_of(recipe: Recipe, method: str) -> Axes:
 
     Axes of the regularizer do not apply to a method without one; of them only gamma applies to a baseline.
     """
-    kind = recipe.method(method).regularizer.kind
+    regularizer = recipe.method(method).regularizer
     own = recipe.sweep.by_method.get(method, {})
-    common = {key: values for key, values in recipe.sweep.axes.items() if _applies(key, kind)}
+    common = {key: values for key, values in recipe.sweep.axes.items() if _applies(key, regularizer)}
     return {**common, **own}
 
 
@@ -104,8 +105,8 @@ def refine_cells(recipe: Recipe, best: Cell) -> list[Cell]:
     >>> [cell.shown for cell in refine_cells(recipe, Cell("none", {"model.dropout": 0.2}))]
     ['dropout=0.2 epochs=5', 'dropout=0.1', 'dropout=0.3']
     """
-    kind = recipe.method(best.method).regularizer.kind
-    changes = [(key, value) for key, values in recipe.sweep.refine.items() if _applies(key, kind) for value in values]
+    regularizer, refine = recipe.method(best.method).regularizer, recipe.sweep.refine
+    changes = [(key, value) for key, values in refine.items() if _applies(key, regularizer) for value in values]
     return [Cell(best.method, {**best.settings, key: value}, best.seed) for key, value in changes]
 
 
@@ -133,10 +134,9 @@ def seeds_of(recipe: Recipe) -> list[int]:
     return list(dict.fromkeys(recipe.sweep.seeds)) or [recipe.training.seed]
 
 
-def _applies(key: str, kind: str) -> bool:
-    if not key.startswith("regularizer.") or kind == "smoother":
-        return True
-    return kind != "none" and key == "regularizer.gamma"
+def _applies(key: str, regularizer: Regularizer) -> bool:
+    section, _, rest = key.partition(".")
+    return section != "regularizer" or regularizer.method.varies_along(rest)
 
 
 def _check_axis(key: str, values: list[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lidstone.errors import SmoothingUndefined
 from lidstone.hf.mixture import ThreeScores, mix_scores, mixture_weight
 from lidstone.lab.corpus.prepared import Prepared, Split
-from lidstone.lab.run.loss import count_training_text, fit_table
+from lidstone.lab.run.setup import training_text
 
 if TYPE_CHECKING:
     from lidstone.hf.perplexity import SentenceScores
@@ -56,7 +56,8 @@ def fit_ngram(prepared: Prepared, order: int) -> BackoffTable:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackUsed)  # the table's signature names the orders
-        return fit_table(SMOOTHER, ModifiedKneserNey(FALLBACK), count_training_text(prepared, order))
+        text = training_text(prepared)
+        return text.fit(SMOOTHER, ModifiedKneserNey(FALLBACK), text.count(order))
 
 
 def compare_with_ngram(

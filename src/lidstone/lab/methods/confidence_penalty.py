@@ -1,44 +1,40 @@
-"""Regularizers to compare with: label smoothing, unigram label smoothing, the confidence penalty.
+"""The confidence penalty (Pereyra et al., 2017): cross-entropy minus gamma times the entropy of the model.
 
-The first two are tables of order 1 for `SmoothedCrossEntropy` in its exact, token-wise form: the target is
-(1 - gamma) onehot + gamma base, with the uniform distribution (as `torch.nn.CrossEntropyLoss(label_smoothing=gamma)`,
-where every id can be predicted) or the unigram distribution of the training text as base.
+It is gamma KL(q || uniform), the reverse of the divergence of label smoothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from lidstone.errors import InputError
+from lidstone.lab.methods.base import TargetSettings, TrainingMethod, TrainingText
 from lidstone.loss.checks import check_shapes
 from lidstone.loss.loss import LossParts, SmoothedLoss
-from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import empty_level, uniform, unigrams
-from lidstone.ngram.table import BackoffTable
+from lidstone.loss.schedule import Schedule
+
+if TYPE_CHECKING:
+    from lidstone.lab.methods.regularizer import Regularizer
 
 
-def uniform_table(counts: Counts) -> BackoffTable:
-    """The uniform distribution over the event space, after every history.
+class ConfidencePenaltyMethod(TrainingMethod):
+    """Cross-entropy with the penalty, on logits."""
 
-    >>> from lidstone import Vocabulary, count
-    >>> uniform_table(count([[1, 2]], Vocabulary(size=4, eos=0), order=1)).prob([()]).tolist()
-    [[0.25, 0.25, 0.25, 0.25]]
-    """
-    return _table("label-smoothing", counts, uniform(counts))
+    kind = "confidence_penalty"
 
+    def target(self, settings: Regularizer) -> TargetSettings:
+        """Its counterpart is the uniform distribution, as in label smoothing."""
+        return 1, "exact", "token"
 
-def unigram_table(counts: Counts) -> BackoffTable:
-    """The unigram distribution of the text, after every history.
-
-    >>> from lidstone import Vocabulary, count
-    >>> unigram_table(count([[1, 1, 2]], Vocabulary(size=4, eos=0), order=1)).prob([()]).tolist()
-    [[0.25, 0.5, 0.25, 0.0]]
-    """
-    return _table("unigram-label-smoothing", counts, unigrams(counts))
+    def loss(
+        self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule
+    ) -> SmoothedLoss:
+        """The penalized loss."""
+        return ConfidencePenalty(settings.strengths[0], schedule=schedule)
 
 
 class ConfidencePenalty(SmoothedLoss):
@@ -89,15 +85,4 @@ class ConfidencePenalty(SmoothedLoss):
         return LossParts(nll + penalty, nll.detach(), penalty.detach(), nll.detach() * 0)
 
 
-def _table(name: str, counts: Counts, base: Any) -> BackoffTable:
-    if counts.order != 1:
-        raise InputError(
-            f"{name} has no histories, but the counts have order {counts.order}", hint="count with order=1"
-        )
-    signature = {
-        "smoother": name,
-        "order": 1,
-        "vocabulary": counts.vocab.fingerprint,
-        "counts": counts.fingerprint,
-    }
-    return BackoffTable(counts.vocab, counts.trie, base, *empty_level(counts), signature)
+METHOD = ConfidencePenaltyMethod()

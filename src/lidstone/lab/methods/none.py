@@ -1,0 +1,36 @@
+"""No regularizer: plain cross-entropy, what the others are compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lidstone.lab.methods.base import TrainingMethod
+
+if TYPE_CHECKING:
+    from lidstone.lab.methods.regularizer import Regularizer
+
+
+class NoRegularizer(TrainingMethod):
+    """Cross-entropy without any change."""
+
+    kind = "none"
+
+    def check(self, settings: Regularizer) -> None:
+        """No strengths, no parameters, and not the name of a smoother, which was probably meant to be one."""
+        from lidstone.ngram.smoothers.registry import smoother_names
+
+        if {settings.gamma, settings.gamma_plus, settings.gamma_minus} != {None} or settings.parameters:
+            raise ValueError("kind none has no gamma and no parameters; name a smoother: smoother: katz")
+        if settings.name in smoother_names():
+            raise ValueError(f"{settings.name} is a smoother; write smoother: {settings.name}, and its gamma")
+
+    def varies_along(self, key: str) -> bool:
+        """It has nothing that varies."""
+        return False
+
+    def describe(self, settings: Regularizer) -> dict[str, Any]:
+        """As for all methods, but without strengths."""
+        return {**super().describe(settings), "gamma_plus": None, "gamma_minus": None}
+
+
+METHOD = NoRegularizer()
