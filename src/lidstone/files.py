@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, and reading JSON that may be hostile."""
+"""Files that several processes share: written whole or not at all, JSON that may be hostile, checksums and locks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import os
 import platform
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lidstone.checksums import verify_checksum
-from lidstone.errors import FileFormatError, LidstoneError
+from lidstone.errors import FileFormatError, LidstoneError, RunError
+
+CHECKSUM = "checksum"
+"""The key of a record's own checksum."""
+_BLOCK = 1 << 20
 
 
 @contextlib.contextmanager
@@ -66,8 +69,8 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def read_json(path: str | Path, hint: str = "", read: Callable[[Path], bytes] = Path.read_bytes) -> Any:
-    """The value of a JSON file; a file that cannot be read, is not sound JSON or does not fit the checksum in it (see
-    `lidstone.checksums`) is a `FileFormatError`. `read` gets the bytes of files that are kept in another way.
+    """The value of a JSON file; a file that cannot be read, is not sound JSON or does not fit the checksum in it
+    (`with_checksum`) is a `FileFormatError`. `read` gets the bytes of files that are kept in another way.
 
     >>> import tempfile; file = Path(tempfile.mkdtemp()) / "a.json"
     >>> _ = file.write_text("[" * 100_000)
@@ -188,3 +191,86 @@ def from_home(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise LidstoneError(f"there is no home folder for {path}", hint="write the whole path") from error
+
+
+def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with the checksum of its values, to be written as JSON.
+
+    >>> with_checksum({"a": 1})
+    {'a': 1, 'checksum': 'f9d86028c6e0d64e'}
+    """
+    return {**_without(record), CHECKSUM: _checksum(record)}
+
+
+def verify_checksum(record: Any) -> None:
+    """Raise a ValueError if the record has a checksum and its values do not fit it. Spaces and line ends may differ.
+
+    >>> verify_checksum({"a": 2, "checksum": "f9d86028c6e0d64e"})
+    Traceback (most recent call last):
+    ValueError: its checksum does not fit its content; remove the key "checksum" if you changed it yourself
+    """
+    if isinstance(record, dict) and CHECKSUM in record and record[CHECKSUM] != _checksum(record):
+        remedy = f'remove the key "{CHECKSUM}" if you changed it yourself'
+        raise ValueError(f"its checksum does not fit its content; {remedy}")
+
+
+def file_checksums(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """The CRC-32 of each of these files, in hex."""
+    return {name: _crc32(folder / name) for name in names}
+
+
+def verify_files(folder: Path, checksums: Mapping[str, str]) -> None:
+    """Raise a ValueError that names the first file that is missing or has changed."""
+    for name, expected in checksums.items():
+        if not (folder / name).is_file():
+            raise ValueError(f"{name} is missing")
+        if _crc32(folder / name) != expected:
+            raise ValueError(f"{name} has changed (checksum)")
+
+
+def _without(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != CHECKSUM}
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    """16 hex digits of the hash of the values as JSON, whatever the order of the keys."""
+    as_read = json.loads(json.dumps(_without(record)))  # tuples become lists, keys become text
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _crc32(path: Path) -> str:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            value = zlib.crc32(block, value)
+    return f"{value:08x}"
+
+
+@contextlib.contextmanager
+def try_lock(output: Path, name: str, *, wait: bool = False) -> Iterator[bool]:
+    """Hold the lock of this name below a folder of runs; False if another process holds it and `wait` is not set.
+
+    The operating system releases it when a process ends, however it ends.
+
+    >>> import tempfile; folder = Path(tempfile.mkdtemp())
+    >>> with try_lock(folder, "a") as mine, try_lock(folder, "a") as mine_again:
+    ...     mine, mine_again
+    (True, False)
+    """
+    from filelock import FileLock, Timeout
+
+    path = output / ".locks" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive a killed process
+    try:
+        lock.acquire(blocking=wait)
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        hint = "use a disk with file locks; on Lustre mount it with -o flock"
+        raise RunError(f"cannot lock {path}: {error.strerror}", hint=hint) from error
+    try:
+        yield True
+    finally:
+        lock.release()

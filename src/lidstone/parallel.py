@@ -26,10 +26,10 @@ def threads_for(items: int) -> int:
     return cores() if items >= PARALLEL_ITEMS else 1
 
 
-def shares_for(threads: int) -> int:
+def num_shares(threads: int) -> int:
     """Into how many shares of unequal length work for so many threads is cut.
 
-    >>> shares_for(1), shares_for(2)
+    >>> num_shares(1), num_shares(2)
     (1, 8)
     """
     return SHARES * threads if threads > 1 else 1
@@ -51,15 +51,21 @@ def over_ranges(work: Callable[[int, int], object], items: int, threads: int | N
             future.result()
 
 
-def ahead(started: Iterable[Item], workers: int) -> Iterator[Item]:
+def bounded_lookahead(started: Iterable[Item], workers: int) -> Iterator[Item]:
     """What was started, in order, with one more than `workers` under way: few results wait, and no worker does.
 
-    >>> list(ahead((2 * number for number in range(3)), workers=1))
+    An error while starting comes after all that was started before it.
+
+    >>> list(bounded_lookahead((2 * number for number in range(3)), workers=1))
     [0, 2, 4]
     """
     pending: deque[Item] = deque()
-    for one in started:
-        pending.append(one)
-        if len(pending) > workers:
-            yield pending.popleft()
+    try:
+        for one in started:
+            pending.append(one)
+            if len(pending) > workers:
+                yield pending.popleft()
+    except Exception:
+        yield from pending
+        raise
     yield from pending

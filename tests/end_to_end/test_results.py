@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lidstone.checksums import with_checksum
+from lidstone.files import with_checksum
 
 ROOT = Path(__file__).parents[2]
 RUNS = sorted((ROOT / "results").glob("*/*/run.json"))

@@ -83,9 +83,9 @@ def test_a_run_trained_again_is_the_same(lidstone, recipe, folder, tmp_path, met
 
 
 def test_a_training_that_another_process_is_at_is_left_to_it(lidstone, recipe, folder, run_folder, tmp_path):
-    from lidstone.locks import claim
+    from lidstone.files import try_lock
 
-    with claim(tmp_path, Path(run_folder).name):
+    with try_lock(tmp_path, Path(run_folder).name):
         answer = lidstone("train", recipe, "--method", "add-lambda", "--output", tmp_path, "--resume")
     assert answer.code == 1 and "another process is training" in answer.err
     assert not list(tmp_path.glob("*/run.json"))

@@ -12,12 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lidstone.errors import DataError
+from lidstone.files import try_lock
 from lidstone.lab.corpus import download
 from lidstone.lab.corpus.archives import extract
 from lidstone.lab.corpus.download import get_dataset
 from lidstone.lab.corpus.sources import DATASETS, Dataset, Download
 from lidstone.lab.corpus.transfer import fetch
-from lidstone.locks import claim
 
 BODY = bytes(range(256)) * 4000  # 1,024,000 bytes
 
@@ -360,7 +360,7 @@ def test_every_real_source_is_on_the_web_with_sound_checksums():
 def test_two_processes_do_not_fetch_one_corpus_at_once(host, monkeypatch, cache):
     offer(host, monkeypatch)
     (cache / "downloads").mkdir(parents=True)
-    with claim(cache / "downloads", "toy") as mine, pytest.raises(DataError, match="another process is downloading"):
+    with try_lock(cache / "downloads", "toy") as mine, pytest.raises(DataError, match="another process is downloading"):
         assert mine
         get_toy()
 

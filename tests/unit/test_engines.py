@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from lidstone.errors import RunError
+from lidstone.files import try_lock
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.sweep.engines import RETRIES, InProcess, Processes
 from lidstone.lab.sweep.work import Job, Outcome, compute_once, finished
-from lidstone.locks import claim
 from lidstone.ray_cluster import _probe
 
 RECIPE = load_recipe("demo")
@@ -56,8 +56,8 @@ def run(engine: Processes | InProcess, jobs: list[Job]) -> dict[str, Outcome]:
 HOLD = """
 import signal, sys
 from pathlib import Path
-from lidstone.locks import claim
-with claim(Path(sys.argv[1]), "cell") as mine:
+from lidstone.files import try_lock
+with try_lock(Path(sys.argv[1]), "cell") as mine:
     print(mine, flush=True)
     signal.pause()
 """
@@ -67,16 +67,16 @@ def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "True\n"
-        with claim(tmp_path, "cell") as mine:
+        with try_lock(tmp_path, "cell") as mine:
             assert not mine
         holder.kill()
-    with claim(tmp_path, "cell") as mine:
+    with try_lock(tmp_path, "cell") as mine:
         assert mine
 
 
 def test_what_is_locked_is_busy_and_not_computed(tmp_path: Path) -> None:
     job = Job("cell", RECIPE, str(tmp_path))
-    with claim(tmp_path, "cell"):
+    with try_lock(tmp_path, "cell"):
         assert compute_once(job, answer).state == "busy"
     assert compute_once(job, answer).state == "complete"
 

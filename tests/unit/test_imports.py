@@ -13,7 +13,7 @@ import pytest
 import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
-ANYONE = {"checksums", "errors", "files", "kernel_cache", "locks", "parallel", "progress"}
+ANYONE = {"errors", "files", "kernel_cache", "parallel", "progress"}
 ANYONE |= {"ray_cluster", "section"}
 TOOLKIT = {"text", "ngram", "loss"}
 LIBRARY = TOOLKIT | {"hf"}

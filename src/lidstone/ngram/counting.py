@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError
 from lidstone.ngram import counting_kernels as kernels
 from lidstone.ngram.trie import Trie
-from lidstone.parallel import shares_for, threads_for
+from lidstone.parallel import num_shares, threads_for
 
 MAX_NODES = 2**31 - 1
 POSITION_BITS = 32
@@ -81,7 +81,7 @@ class _Counter:
         self.eos = eos if all(self._run(calls)) else None  # if it ends every sentence
         self.counts[: vocab_size + 1] = self.tallies.sum(axis=0)
         self.cuts = _cuts(self.counts[:vocab_size], threads)
-        self.fine_cuts = [*_cuts(self.counts[:vocab_size], shares_for(threads)).tolist(), vocab_size + 1]
+        self.fine_cuts = [*_cuts(self.counts[:vocab_size], num_shares(threads)).tolist(), vocab_size + 1]
         self.blocks: NDArray[Any] = np.arange(vocab_size + 2)  # where the nodes that begin with a word start
         self.places: NDArray[Any] = self.blocks[:-1, None]  # (V + 1, threads): where each share of them starts
         self.buffers = [np.empty(len(stream), np.int64) for _ in range(min(order - 2, 2))]

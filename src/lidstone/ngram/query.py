@@ -13,7 +13,6 @@ All answers are float64, from the table's own arrays: plain, packed, quantised o
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from lidstone.ngram.access import Values, at, chain_for, find_child, full_prob, size_of, suffix_of, with_row
 from lidstone.ngram.trie import Trie
+from lidstone.parallel import cores
 
 EMPTY = -1
 """The state without a history."""
@@ -38,7 +38,7 @@ def score_stream(trie: Trie, values: Any, backoffs: Any, stream: NDArray[np.int3
     if len(stream) < PARALLEL_FROM:
         logprobs: NDArray[np.float64] = _score(*arrays, trie.vocab_size, stream)[0]
         return logprobs
-    starts, jobs = np.flatnonzero(stream == trie.vocab_size), min(os.cpu_count() or 1, 8)
+    starts, jobs = np.flatnonzero(stream == trie.vocab_size), min(cores(), 8)
     cuts = [*starts[np.linspace(0, len(starts), jobs, endpoint=False).astype(int)], len(stream)]
     with ThreadPoolExecutor(jobs) as pool:
         parts = pool.map(lambda i: _score(*arrays, trie.vocab_size, stream[cuts[i] : cuts[i + 1]])[0], range(jobs))

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lidstone.errors import DataError
-from lidstone.files import parse_json, write_text
+from lidstone.files import parse_json, try_lock, write_text
 from lidstone.lab.corpus.archives import extract
 from lidstone.lab.corpus.cache import cache_root, new_folder, sha256_of
 from lidstone.lab.corpus.sources import DATASETS, Dataset, Download
 from lidstone.lab.corpus.transfer import checksum_of, fetch
 from lidstone.lab.recipe.yaml import nearest
-from lidstone.locks import claim
 
 MANIFEST = "lidstone.json"
 
@@ -63,7 +62,7 @@ def _fetch(dataset: Dataset, folder: Path, show: bool, tries: int, pause: float)
     downloads = cache_root() / "downloads"
     downloads.mkdir(exist_ok=True)
     folder.parent.mkdir(exist_ok=True)
-    with claim(downloads, dataset.name) as mine, new_folder(folder) as made:
+    with try_lock(downloads, dataset.name) as mine, new_folder(folder) as made:
         if not mine:
             raise DataError(f"another process is downloading {dataset.name}", hint="wait until it has finished")
         for download in dataset.downloads:

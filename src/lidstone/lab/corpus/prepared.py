@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lidstone.checksums import verify_checksum, with_checksum
 from lidstone.errors import FileFormatError
-from lidstone.files import parse_json
+from lidstone.files import parse_json, verify_checksum, with_checksum
 from lidstone.lab.corpus.cache import sha256_of
 from lidstone.lab.corpus.pipeline import Ids, TextPipeline
 from lidstone.text.vocabulary import Vocabulary

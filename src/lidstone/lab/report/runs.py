@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lidstone.checksums import KEY as CHECKSUM
 from lidstone.errors import FileFormatError, InputError, LidstoneError
-from lidstone.files import parse_json, read_json
+from lidstone.files import CHECKSUM, parse_json, read_json
 from lidstone.lab.report.packed import EXPLORER, RECORD, is_file, pack, read_bytes, records_in
 
 SCHEMA = 1

@@ -17,9 +17,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from lidstone.checksums import file_checksums, verify_files, with_checksum
 from lidstone.errors import LidstoneError, RunError
-from lidstone.files import parse_json, read_json, write_text
+from lidstone.files import file_checksums, parse_json, read_json, verify_files, with_checksum, write_text
 
 _NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 _STATE, _CHECKSUMS = "trainer_state.json", "checksums.json"

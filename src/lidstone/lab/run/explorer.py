@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lidstone.checksums import with_checksum
 from lidstone.errors import LidstoneError
-from lidstone.files import write_text
+from lidstone.files import with_checksum, write_text
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe

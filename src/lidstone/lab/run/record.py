@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from lidstone import __version__
-from lidstone.checksums import with_checksum
 from lidstone.errors import FileFormatError
-from lidstone.files import atomic_write, read_json, write_text
+from lidstone.files import atomic_write, read_json, try_lock, with_checksum, write_text
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.locks import claim
 
 SCHEMA = 1
 SENTENCES = "sentences.json.gz"
@@ -86,7 +84,7 @@ def add_name(folder: Path, record: dict[str, Any], name: str) -> None:
     """Record that another method shares this complete run; reports show it under each of its names."""
     if name in names_of(record):
         return
-    with claim(folder.parent, f"{folder.name}.names", wait=True):
+    with try_lock(folder.parent, f"{folder.name}.names", wait=True):
         record = read_record(folder) or record
         _write(folder, {**record, "names": [*names_of(record), name]})
 

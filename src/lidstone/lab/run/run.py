@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import RunError
+from lidstone.files import try_lock
 from lidstone.hf.perplexity import window_of
 from lidstone.lab.corpus.cache import new_folder
 from lidstone.lab.corpus.prepare import prepare_corpus
@@ -34,7 +35,6 @@ from lidstone.lab.run.record import (
 from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import Scorer
 from lidstone.lab.run.setup import set_up
-from lidstone.locks import claim
 
 Watch = Callable[[dict[str, float]], None]
 
@@ -197,7 +197,7 @@ def _table_signature(model: Any, loss: Any) -> Any:
 @contextlib.contextmanager
 def _only_process(folder: Path) -> Iterator[None]:
     """Hold the lock of a run; an error if another process holds it."""
-    with claim(folder.parent, folder.name) as mine:
+    with try_lock(folder.parent, folder.name) as mine:
         if not mine:
             raise RunError(f"another process is training {folder}", hint="wait until it has finished, or stop it")
         yield

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lidstone.checksums import file_checksums, verify_files, with_checksum
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
-from lidstone.files import read_json
+from lidstone.files import file_checksums, read_json, verify_files, with_checksum
 from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.recipe.sections import Beam
 

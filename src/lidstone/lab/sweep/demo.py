@@ -5,7 +5,6 @@ Each method is trained in a worker process with one thread: networks this small 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from lidstone.lab.sweep.engines import Processes
 from lidstone.lab.sweep.grid import Cell
 from lidstone.lab.sweep.sweep import Sweep
 from lidstone.lab.sweep.work import Outcome
+from lidstone.parallel import cores
 
 ONE_RUN_EACH = ("sweep.axes={}", "sweep.by_method={}", "sweep.seeds=[]")
 SMOKE = (
@@ -42,7 +42,7 @@ def run_demo(
     prepared = planned.jobs.corpus(recipe)
     words = int(prepared.train.words.sum())
     say(f"{words:,} training words, {prepared.vocab.size:,} types, {len(recipe.method_names)} methods")
-    records = _train_all(planned, workers or os.cpu_count() or 1, say)
+    records = _train_all(planned, workers or cores(), say)
     write_explorer(recipe, planned.output, prepared)
     return records
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import RecipeError, RunError
+from lidstone.files import try_lock
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.sweep.grid import Cell, axes_of, seeds_of
 from lidstone.lab.sweep.work import Outcome, TrialName
-from lidstone.locks import claim
 
 JOURNAL = "sweep.journal"
 TRIALS = 20  # if the recipe does not set sweep.trials
@@ -48,7 +48,7 @@ class Search:
         """A setting that was not tried yet; None when `limit` settings, or all possible ones, have been tried."""
         from optuna.trial import TrialState
 
-        with claim(self.output, "search", wait=True):
+        with try_lock(self.output, "search", wait=True):
             self._fail_incomplete_trials()
             known = {json.dumps(trial.params, sort_keys=True): self._possible(trial.params) for trial in self._trials()}
             while sum(known.values()) < limit and len(known) < math.prod(map(len, self.axes.values())):
@@ -64,7 +64,7 @@ class Search:
         from optuna.trial import TrialState
 
         score = outcome.score(metric)
-        with claim(self.output, "search", wait=True):  # another process may be storing the same outcome
+        with try_lock(self.output, "search", wait=True):  # another process may be storing the same outcome
             if outcome.state == "complete" and score is not None:
                 self.study.tell(trial.number, score, skip_if_finished=True)
             else:
@@ -179,7 +179,7 @@ class JournalLock:
 
     def acquire(self) -> bool:
         """Wait for the lock, then remove an incomplete last line, which a crash of the machine may leave."""
-        self.held.enter_context(claim(self.journal.parent, f"{self.journal.name}.lock", wait=True))
+        self.held.enter_context(try_lock(self.journal.parent, f"{self.journal.name}.lock", wait=True))
         _cut_incomplete_line(self.journal)
         return True
 

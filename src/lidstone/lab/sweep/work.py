@@ -22,15 +22,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lidstone.checksums import with_checksum
 from lidstone.errors import LidstoneError, RunError
-from lidstone.files import read_json, write_text
+from lidstone.files import read_json, try_lock, with_checksum, write_text
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.corpora import cached_corpus
 from lidstone.lab.run.record import read_record, run_id
 from lidstone.lab.sweep.grid import Cell
-from lidstone.locks import claim
 
 PRUNED = "pruned.json"
 """In a run's folder: a search stopped this training early, at the score in the file."""
@@ -159,7 +157,7 @@ def compute(job: Job) -> Outcome:
 
 def compute_once(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     """Do the work of a job unless it is complete or another process does it; an error becomes an outcome."""
-    with claim(Path(job.output), job.name) as mine:
+    with try_lock(Path(job.output), job.name) as mine:
         if not mine:
             return Outcome("busy")
         return _outcome(job, lambda job: finished(job) or work(job))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lidstone.errors import InputError, TextError
-from lidstone.ngram.disk.memory import shared
+from lidstone.ngram.disk.memory import chunk_size
 from lidstone.text.inputs import Input
 from lidstone.text.reader import FileRange, byte_ranges
 from lidstone.text.source import Source, is_plain, stamp
@@ -54,7 +54,7 @@ def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> 
     if any(item.name == "-" for item in inputs):
         raise InputError("workers cannot read standard input", hint="name files, or count without --engine ray")
     known = [stamp(item.name) or (item.name, 0, 0) for item in inputs]
-    size = shared(sum(length for _, length, _ in known), limit, workers)
+    size = chunk_size(sum(length for _, length, _ in known), limit, workers)
     found: list[Split] = []
     for item, (_, length, changed) in zip(inputs, known, strict=True):
         for start, stop in _ranges(item, length, size):

@@ -17,7 +17,7 @@ from lidstone.errors import FileFormatError
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.disk.buckets import Run, boundaries, copies
 from lidstone.ngram.disk.estimate import bytes_of, temporary_bytes, tokens_of
-from lidstone.ngram.disk.memory import block_tokens, bucket_nodes, plan, shared, trim
+from lidstone.ngram.disk.memory import block_tokens, bucket_nodes, chunk_size, plan, trim
 from lidstone.ngram.disk.merging import merge_within
 from lidstone.ngram.disk.output.assembly import Parts, count_type, write_counts
 from lidstone.ngram.disk.output.dropping import drop_to_file
@@ -60,7 +60,7 @@ def count_to_file(
     ) as folder:
         check_space(folder, temporary_bytes(sources, order))
         writer = RunWriter(folder, order, vocab, workers, blank)
-        tokens = shared(tokens_of(sources), block_tokens(plan(memory), order, workers), workers)
+        tokens = chunk_size(tokens_of(sources), block_tokens(plan(memory), order, workers), workers)
         with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
             found = writer.write(sources, tokens, _on_block(sources, advance))
         unigrams = sum_unigrams(folder, found)
@@ -87,7 +87,7 @@ def finish(
     trim()
     limit = bucket_nodes(plan(memory), workers)
     nodes = sum(len(run.piece.words) for run in opened())
-    starts = boundaries(opened(), vocab.size, shared(nodes, limit, workers)) if order > 1 else []
+    starts = boundaries(opened(), vocab.size, chunk_size(nodes, limit, workers)) if order > 1 else []
     pieces = [folder / f"piece-{_digest(starts)}-{number}.safetensors" for number in range(len(starts))]
     ends = [*starts[1:], None]
 

@@ -87,10 +87,10 @@ def bucket_nodes(memory: int, workers: int) -> int:
     return max(1, memory // (workers * BYTES_PER_NODE))
 
 
-def shared(total: float, limit: int, workers: int) -> int:
+def chunk_size(total: float, limit: int, workers: int) -> int:
     """How many of `total` items a piece of work has: at most `limit`, and so few that all workers are busy.
 
-    >>> shared(8_000_000, 5_000_000, workers=2), shared(80_000_000, 5_000_000, workers=2), shared(100, 5_000, workers=2)
-    (2000000, 5000000, 5000)
+    >>> [chunk_size(total, 5_000_000, workers=2) for total in (8_000_000, 80_000_000)]
+    [2000000, 5000000]
     """
     return min(limit, max(-(-int(total) // (2 * workers)), WORTH_SHARING)) if total else limit

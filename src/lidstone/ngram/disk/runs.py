@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from lidstone.ngram.counting import count_stream
 from lidstone.ngram.disk.buckets import Run
 from lidstone.ngram.disk.memory import trim
 from lidstone.ngram.disk.pieces import load_piece, piece_of_trie, save_piece
+from lidstone.parallel import bounded_lookahead
 from lidstone.text.history import sentence_stream
 from lidstone.text.reader import Place
 from lidstone.text.source import Source
@@ -47,18 +47,19 @@ class RunWriter:
         size = progress.words.count(b"\n") + 2  # <unk> and </s> are there from the start
         place, known = progress.place, progress.words
         blocks = read_blocks(sources, tokens, self.vocab, blank=self.blank, start=place, known=known)
-        pending: deque[Future[None]] = deque()
         with ThreadPoolExecutor(self.workers) as pool:
-            for block in blocks:
-                words.append(block.new_words)
-                if len(pending) == self.workers:
-                    pending.popleft().result()
-                size += block.new_words.count(b"\n")
-                pending.append(pool.submit(self._count, block, number, self.vocab or Vocabulary(size, eos=1, unk=0)))
-                number += 1
-                on_block(block)
-            for future in pending:
-                future.result()
+
+            def start() -> Iterator[Future[None]]:
+                nonlocal size, number
+                for block in blocks:
+                    words.append(block.new_words)
+                    size += block.new_words.count(b"\n")
+                    yield pool.submit(self._count, block, number, self.vocab or Vocabulary(size, eos=1, unk=0))
+                    number += 1
+                    on_block(block)
+
+            for counted in bounded_lookahead(start(), self.workers):
+                counted.result()
         if not number:
             raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
         return self.vocab or words_of(b"".join(words))

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import InputError
-from lidstone.files import write_text
-from lidstone.locks import claim
+from lidstone.files import try_lock, write_text
 from lidstone.ngram.disk.memory import format_size
 from lidstone.ngram.formats.remote import as_url
 
@@ -43,7 +42,7 @@ def workspace(
     except OSError as error:
         hint = "give --temporary a folder that you may write to"
         raise InputError(f"cannot create {folder}: {error.strerror}", hint=hint) from error
-    with claim(folder, "count") as mine:
+    with try_lock(folder, "count") as mine:
         if not mine:
             hint = "wait for it, or write to another file"
             raise InputError(f"another process is {work} to {output}", hint=hint)

@@ -15,11 +15,12 @@ from typing import Any, Literal
 from lidstone.errors import InputError
 from lidstone.ngram.filter.checkpoint import Files
 from lidstone.ngram.filter.documents import Bad
-from lidstone.ngram.filter.run import Job, available_cores, run
+from lidstone.ngram.filter.run import Job, run
 from lidstone.ngram.filter.scoring import scorer_of
 from lidstone.ngram.filter.selection import BUCKETS, Limits
 from lidstone.ngram.kenlm.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
+from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 from lidstone.text.reader import CHUNK_BYTES
 from lidstone.text.source import COMPRESSED, Source, name_of, open_bytes, plain_size, stamp
@@ -115,7 +116,7 @@ def filter_documents(
             texts,
             named,
             files,
-            jobs=jobs or available_cores(),
+            jobs=jobs or cores(),
             report=report,
             advance=advance,
             chunk_bytes=chunk_bytes,

@@ -6,10 +6,8 @@ second reads the corpus again and writes. Memory is a few chunks, whatever the s
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +19,7 @@ from lidstone.ngram.filter.output import compressor, json_lines, plain_lines, te
 from lidstone.ngram.filter.scoring import Scores, difference, score_documents
 from lidstone.ngram.filter.selection import BUCKETS, Cut, Limits, cut_at
 from lidstone.ngram.kenlm.scorer import Scorer
+from lidstone.parallel import bounded_lookahead
 from lidstone.text.reader import CHUNK_BYTES, Chunk, Place, read_chunks
 from lidstone.text.source import Source
 
@@ -123,21 +122,10 @@ def in_order(work: Callable[[Chunk], Done], chunks: Iterator[Chunk], jobs: int) 
 
     An error in reading comes after the results of all that was read before it.
     """
-    waiting: deque[tuple[Chunk, Future[Done]]] = deque()
-    failure: Exception | None = None
     with ThreadPoolExecutor(jobs) as pool:
-        while failure is None or waiting:
-            try:
-                while failure is None and len(waiting) < 2 * jobs:
-                    chunk = next(chunks)
-                    waiting.append((chunk, pool.submit(work, chunk)))
-            except Exception as error:
-                failure = error
-            if waiting:
-                chunk, result = waiting.popleft()
-                yield chunk.end, result.result(), len(chunk.data)
-    if failure is not None and not isinstance(failure, StopIteration):
-        raise failure
+        started = ((chunk, pool.submit(work, chunk)) for chunk in chunks)
+        for chunk, result in bounded_lookahead(started, 2 * jobs - 1):
+            yield chunk.end, result.result(), len(chunk.data)
 
 
 def score_and_write(job: Job, chunk: Chunk, compress: Callable[[bytes], bytes]) -> Done:
@@ -246,8 +234,3 @@ def _render(
     if job.bare:
         return plain_lines(lines)
     return (text_lines if job.name is None else json_lines)(lines, names, columns)
-
-
-def available_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

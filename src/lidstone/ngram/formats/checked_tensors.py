@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, InputError, format_error
 from lidstone.files import atomic_write
+from lidstone.parallel import cores
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -190,4 +191,4 @@ def _owner(array: NDArray[Any]) -> Any:
 
 
 def _workers() -> int:
-    return min(os.cpu_count() or 1, 8)
+    return min(cores(), 8)

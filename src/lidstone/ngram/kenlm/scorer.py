@@ -6,7 +6,6 @@ hash tables. It has no rows: whole distributions are a `BackoffTable`'s.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from lidstone.ngram.kenlm.batches import Text, cut_batches, joined
 from lidstone.ngram.kenlm.build import Packed
 from lidstone.ngram.kenlm.compiled import lines
 from lidstone.ngram.kenlm.compiled.step import EOS, ORDER, STATE_SIZE, UNK
+from lidstone.parallel import cores
 from lidstone.text.tokens import LINE_FEED, PADDING
 
 
@@ -154,5 +154,4 @@ def padded(text: Text) -> bytes:
 def _threads(asked: int | None) -> int:
     if asked is not None and asked < 1:
         raise InputError(f"threads must be at least 1, not {asked}", hint="leave it out for all cores")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return asked or cores
+    return asked or cores()

@@ -22,12 +22,12 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST, Derived, count_values
 from lidstone.ngram.disk.fitting.arrays import DERIVED, CountArrays, CountFiles, chunks, history_blocks
 from lidstone.ngram.disk.fitting.engine import Engine
-from lidstone.ngram.disk.memory import shared
+from lidstone.ngram.disk.memory import chunk_size
 from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.formats.checked_tensors import read_arrays
 from lidstone.ngram.trie import Trie, sum_children
-from lidstone.parallel import ahead, cores
+from lidstone.parallel import bounded_lookahead, cores
 
 Histogram = NDArray[np.int64]
 WINDOW = 8
@@ -101,10 +101,10 @@ def _write_totals(file: StreamFile, arrays: CountArrays, nodes: int) -> None:
     adjusted, trie = file.read("adjusted"), arrays.trie
     values = {"totals": arrays.counts, "adjusted_totals": adjusted.array}
     write = functools.partial(_write_sums, trie, {name: (file.target(name), values[name]) for name in values})
-    size = shared(trie.num_histories, nodes, cores())
+    size = chunk_size(trie.num_histories, nodes, cores())
     blocks = (block for order in range(2, trie.order + 1) for block in history_blocks(trie, order, size))
     with ThreadPoolExecutor(cores()) as pool:
-        for written in ahead((pool.submit(write, *block) for block in blocks), cores()):
+        for written in bounded_lookahead((pool.submit(write, *block) for block in blocks), cores()):
             for name, part in written.result().items():
                 file.take(name, part)
             adjusted.drop()

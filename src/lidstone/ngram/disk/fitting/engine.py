@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.disk.fitting.arrays import CountArrays, CountFiles
-from lidstone.parallel import ahead
+from lidstone.parallel import bounded_lookahead
 from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
 
 Task = Callable[..., Any]
@@ -40,7 +40,7 @@ class Threads:
         """The results, a few computed ahead."""
         with ThreadPoolExecutor(self.workers) as pool:
             started = (pool.submit(task, arrays, *argument) for argument in arguments)
-            for future in ahead(started, self.workers):
+            for future in bounded_lookahead(started, self.workers):
                 yield future.result()
 
 
@@ -57,7 +57,7 @@ class RayTasks:
         remote = ray.remote(_run_task).options(runtime_env=SHUFFLERS)  # the processes that counted
         shared = ray.put((task, files, __version__))
         started = (remote.remote(shared, argument) for argument in arguments)
-        for reference in ahead(started, self.workers):
+        for reference in bounded_lookahead(started, self.workers):
             with named_errors():
                 error, result = ray.get(reference)
             if error is not None:

@@ -33,7 +33,7 @@ from lidstone.ngram.disk.fitting.arrays import (
 )
 from lidstone.ngram.disk.fitting.derive import derive_to_file, read_derived
 from lidstone.ngram.disk.fitting.engine import Engine, Threads
-from lidstone.ngram.disk.memory import format_size, resident, shared
+from lidstone.ngram.disk.memory import chunk_size, format_size, resident
 from lidstone.ngram.disk.memory import plan as plan_memory
 from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
@@ -209,7 +209,7 @@ def _fill(
     file.append("rows", np.zeros(int(trie.levels[1])))
     file.file.flush()
     task = functools.partial(fill_block, plan.fill, file.target("rows"), file.target("backoffs"))
-    size = shared(trie.size, nodes, engine.workers)
+    size = chunk_size(trie.size, nodes, engine.workers)
     blocks = ((order, *block) for order in range(2, trie.order + 1) for block in history_blocks(trie, order, size))
     for rows, backoffs, filled in engine.run(task, files, arrays, blocks):
         file.take("rows", rows)

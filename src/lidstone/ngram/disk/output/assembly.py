@@ -25,7 +25,7 @@ from lidstone.ngram.disk.output.stream_file import MappedArray, Part, Shape, Str
 from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
 from lidstone.ngram.disk.pieces import Ints, Piece, run_lengths
 from lidstone.ngram.formats.safetensors import FORMAT, VERSION, vocabulary_parts
-from lidstone.parallel import ahead
+from lidstone.parallel import bounded_lookahead
 from lidstone.text.vocabulary import Vocabulary
 
 BLOCK_NODES = 1 << 20
@@ -148,7 +148,7 @@ def write_links(
             size = BLOCK_NODES * (4 if order == 3 else 1)
             parents = _parent_blocks(first.array, int(levels[order - 2]), int(levels[order - 1]), size)
             find = functools.partial(_write_links, file.target("suffixes"), first, words, links, order)
-            for found in ahead((pool.submit(find, block) for block in parents), workers):
+            for found in bounded_lookahead((pool.submit(find, block) for block in parents), workers):
                 part, nodes = found.result()
                 file.take("suffixes", part)
                 advance(nodes)
