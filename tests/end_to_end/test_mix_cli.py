@@ -70,7 +70,8 @@ def test_generation_with_all_weight_on_the_table_follows_the_table(lidstone, run
     _, out, _ = lidstone(*common[:2], prompts, *common[2:], "--weight", 1.0)
     saved, table = load_saved(run["run"].folder), ld.load(run["table"])
     ids, history = [], [table.vocab.bos]
-    while len(ids) < 15 and (not ids or ids[-1] != table.vocab.eos):
+    window = saved.model.config.trained_window  # the longest row that was trained, `<s>` included
+    while len(ids) < window - 1 and (not ids or ids[-1] != table.vocab.eos):
         ids.append(int(table.prob([history[-1:]])[0].argmax()))
         history.append(ids[-1])
     assert set(out.splitlines()) == {saved.target.decode(ids)}

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON, complete_recipes
 
-if TYPE_CHECKING:
-    from lidstone.lab.corpus.download import Fetched
-
 data_app = typer.Typer(no_args_is_help=True, help="Fetch, verify and prepare corpora.", add_completion=False)
+
+SIZES = ("samples", "dropped", "longest")
 
 
 @data_app.command()
@@ -29,7 +28,8 @@ def get(
         say(f"{name}: {DATASETS[name].licence}")
     fetched = get_dataset(name)
     if as_json:
-        print_json(_facts(fetched))
+        facts = {"name": name, "folder": str(fetched.folder), "fresh": fetched.fresh, "files": fetched.files}
+        print_json(facts)
         return
     print(fetched.folder)
     say(f"{'fetched' if fetched.fresh else 'already in the cache'}: {len(fetched.files)} files, checksums correct")
@@ -73,23 +73,10 @@ def prepare(
 
 def _print_splits(manifest: dict[str, Any]) -> None:
     sides = ["target", "source"] if manifest["vocabulary"]["source"] else ["target"]
-    headers = ["split", "samples", "dropped", "longest", *(f"{side} tokens" for side in sides)]
+    headers = ["split", *SIZES, *(f"{side} tokens" for side in sides)]
     rows = [
-        [split, *(f"{facts[key]:,}" for key in ("samples", "dropped", "longest")), *_tokens(facts, sides)]
+        [split, *(f"{facts[key]:,}" for key in SIZES), *(f"{facts['tokens'][side]:,}" for side in sides)]
         for split, facts in manifest["splits"].items()
     ]
     print_table(headers, rows)
     print("vocabulary " + ", ".join(f"{side} {manifest['vocabulary'][side]:,}" for side in sides))
-
-
-def _tokens(facts: dict[str, Any], sides: list[str]) -> list[str]:
-    return [f"{facts['tokens'][side]:,}" for side in sides]
-
-
-def _facts(fetched: Fetched) -> dict[str, Any]:
-    return {
-        "name": fetched.name,
-        "folder": str(fetched.folder),
-        "fresh": fetched.fresh,
-        "files": fetched.files,
-    }

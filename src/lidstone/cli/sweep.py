@@ -95,32 +95,13 @@ def _run(planned: Sweep, engine: Engine) -> list[MethodState]:
     if number:
         say(f"{_to_come(number)}; {clock(left)} if none stops early")
     if sys.stderr.isatty():
-        with Live(planned) as live:
-            return planned.run(engine, watch=live.update)
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(console=Console(stderr=True), refresh_per_second=4) as table:
+            return planned.run(engine, watch=lambda states, left: table.update(progress_table(planned, states, left)))
     lines = Lines(planned)
     return planned.run(engine, watch=lines.update, report=lines.report)
-
-
-class Live:
-    """A table on stderr with the progress of each method."""
-
-    def __init__(self, planned: Sweep) -> None:
-        from rich.console import Console
-        from rich.live import Live as RichLive
-
-        self.planned = planned
-        self.live = RichLive(console=Console(stderr=True), refresh_per_second=4)
-
-    def __enter__(self) -> Live:
-        self.live.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.live.__exit__(*error)
-
-    def update(self, states: list[MethodState], left: float | None) -> None:
-        """Draw the table again."""
-        self.live.update(progress_table(self.planned, states, left))
 
 
 class Lines:
