@@ -18,8 +18,8 @@ from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.methods.residual import NgramResidual
 from lidstone.lab.recipe.recipe import load_recipe
-from lidstone.lab.run.ngram_baseline import fit_ngram
 from lidstone.lab.run.run import quiet_transformers
+from lidstone.lab.run.scoring import fit_ngram
 from lidstone.lab.run.setup import make_model
 
 

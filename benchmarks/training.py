@@ -25,12 +25,12 @@ from _timing import wall_and_cpu, write_results
 
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.evaluation.translation import translate_ids
-from lidstone.lab.methods.regularizer import Regularizer
+from lidstone.lab.methods.base import Regularizer
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
 from lidstone.lab.recipe.sections import Beam
 from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import quiet_transformers
-from lidstone.lab.run.setup import make_batches, make_loss, make_model, training_text
+from lidstone.lab.run.setup import Setup, make_batches, make_loss, make_model, training_text
 from lidstone.lab.run.trainer import PipelineTrainer, fit
 
 METHOD = "kneser-essen-ney"
@@ -153,7 +153,7 @@ def pipeline(model: Any, loss: Any, batches: Any, recipe: Any, steps: int) -> No
     changes = {"epochs": None, "max_steps": steps, "eval_every": steps, "patience": None}
     settings = recipe.training.model_copy(update=changes)
     with tempfile.TemporaryDirectory() as folder:
-        fit(model, loss, batches, lambda _: {"loss": 1.0, "perplexity": 2.7}, settings, Path(folder))
+        fit(Setup(model, batches, loss), lambda _: {"loss": 1.0, "perplexity": 2.7}, settings, Path(folder))
 
 
 def preparation(quick: bool) -> dict[str, Any]:

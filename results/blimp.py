@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from lidstone.files import write_text
-from lidstone.lab.run.mix import evaluate_pairs, make_mixture, own_ngram
 from lidstone.lab.run.saved import load_saved
+from lidstone.lab.run.use import evaluate_pairs, make_mixture, own_ngram
 
 FILE = Path(__file__).parent / "blimp.json"
 

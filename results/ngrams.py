@@ -19,7 +19,7 @@ from lidstone.files import write_text
 from lidstone.hf.mixture import ngram_nll
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
-from lidstone.lab.run.ngram_baseline import choose_ngram
+from lidstone.lab.run.scoring import choose_ngram
 
 HERE = Path(__file__).parent
 FILE = HERE / "ngrams.json"

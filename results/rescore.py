@@ -16,7 +16,7 @@ from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.run.record import SENTENCES, read_record, write_record
 from lidstone.lab.run.saved import load_saved
-from lidstone.lab.run.scoring import Scorer
+from lidstone.lab.run.scoring import CorpusScorer
 
 TOLERANCE = 1e-4  # nats per sentence, beyond the four digits that are kept
 
@@ -27,7 +27,7 @@ def rescore(folder: Path) -> str:
     if record is None or recipe.task != "lm":
         raise InputError(f"{folder} is not a finished run of a language model", hint="give folders of such runs")
     prepared, model = prepare_corpus(recipe), load_saved(folder).model
-    scores = Scorer(recipe, prepared).test(model)
+    scores = CorpusScorer(recipe, prepared).test(model)
     kept = json.loads(gzip.decompress((folder / SENTENCES).read_bytes()))
     worst = max(abs(a - b) for a, b in zip(kept["nll"], scores.sentences["nll"], strict=True))
     if worst > TOLERANCE:

@@ -11,9 +11,9 @@ from tests.tiny import lm_values, recipe, write_texts
 import lidstone as ld
 from lidstone.cli.main import app
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.run.mix import encoded
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
+from lidstone.lab.run.use import encoded
 
 
 @pytest.fixture(scope="module")

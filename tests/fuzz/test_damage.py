@@ -24,8 +24,7 @@ from lidstone.lab.corpus import prepared as storage
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.report.runs import load_runs, read_run
 from lidstone.lab.run.checkpoints import last_checkpoint, write_checksums
-from lidstone.lab.run.explorer import write_explorer
-from lidstone.lab.run.record import read_record
+from lidstone.lab.run.record import read_record, write_explorer
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
 from lidstone.lab.sweep.search import open_study

@@ -10,9 +10,9 @@ from tests.tiny import lm_values, mt_values, recipe, write_texts
 pytest.importorskip("transformers")
 
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.run import estimate
-from lidstone.lab.run.estimate import estimate_seconds
-from lidstone.lab.run.trainer import Fitted
+from lidstone.lab.run import run
+from lidstone.lab.run.checkpoints import Fitted
+from lidstone.lab.run.run import estimate_seconds
 
 
 @pytest.mark.parametrize("make", [lm_values, mt_values])
@@ -45,5 +45,5 @@ def test_the_estimate_is_updates_and_evaluations_and_the_test(
     values = make(write_texts(tmp_path, (60, 10, 8)), max_steps=12, eval_every=4)
     values["evaluation"] = values.get("evaluation", {}) | evaluation
     monkeypatch.setattr("lidstone.lab.run.trainer.fit", lambda *args: Fitted([], 0.0, 0.0, 6, {}, update_seconds=2.0))
-    monkeypatch.setattr(estimate, "_timed", lambda work, count, sample: float(count))
+    monkeypatch.setattr(run, "_timed", lambda work, count, sample: float(count))
     assert estimate_seconds(recipe(values), prepare_corpus(recipe(values))) == 12 * 2 + 3 * valid + test

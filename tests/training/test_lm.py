@@ -17,12 +17,11 @@ from lidstone.lab.methods.label_smoothing import uniform_table
 from lidstone.lab.methods.unigram_label_smoothing import unigram_table
 from lidstone.lab.recipe.sections import ModelSpec
 from lidstone.lab.run.batches import BatchSize, block_batches, sentence_batches
-from lidstone.lab.run.mix import make_mixture, own_ngram
 from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
 from lidstone.lab.run.setup import make_batches, make_model
-from lidstone.lab.run.use import continue_prompt, evaluate_files
+from lidstone.lab.run.use import continue_prompt, evaluate_files, make_mixture, own_ngram
 from lidstone.text.sequences import IGNORED, length_batches, pieces
 
 EOS = 2
@@ -291,7 +290,7 @@ def test_the_cost_of_a_resumed_run_includes_the_time_before_the_interruption(fil
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if interrupted == "test":
-            patch.setattr("lidstone.lab.run.run.Scorer.test", stop)
+            patch.setattr("lidstone.lab.run.run.CorpusScorer.test", stop)
         train(recipe(lm_values(files)), tmp_path / "runs", watch=stop if interrupted == "validation" else None)
     monkeypatch.setattr("lidstone.lab.run.trainer.trained_seconds", lambda history: 1000.0)
     cost = train(recipe(lm_values(files)), tmp_path / "runs", resume=True).record["cost"]
@@ -306,10 +305,10 @@ def test_early_stopping_keeps_the_best_weights(files, tmp_path):
     best = min(curve, key=lambda point: point["valid_perplexity"])
     assert curve.index(best) == len(curve) - 3  # two evaluations without a better one
     from lidstone.lab.run.saved import load_saved
-    from lidstone.lab.run.scoring import Scorer
+    from lidstone.lab.run.scoring import CorpusScorer
 
     saved = load_saved(run.folder)
-    scores = Scorer(recipe(values), _prepared(values)).validation()(saved.model)
+    scores = CorpusScorer(recipe(values), _prepared(values)).validation()(saved.model)
     assert scores["perplexity"] == pytest.approx(best["valid_perplexity"], rel=1e-6)
 
 

@@ -16,9 +16,9 @@ from lidstone.errors import InputError, RecipeError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.methods.residual import generating, residual_of
-from lidstone.lab.run.ngram_baseline import choose_ngram, fit_ngram
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
+from lidstone.lab.run.scoring import choose_ngram, fit_ngram
 from lidstone.lab.run.setup import make_batches, training_text
 from lidstone.lab.run.use import continue_prompt
 

@@ -21,7 +21,7 @@ from lidstone.lab.run.batches import BatchSize, pair_batches
 from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
-from lidstone.lab.run.scoring import Scorer, translation_metrics
+from lidstone.lab.run.scoring import CorpusScorer, translation_metrics
 from lidstone.lab.run.use import evaluate_files, translate_lines
 from lidstone.text.vocabulary import Vocabulary
 
@@ -122,7 +122,7 @@ def trained(tmp_path_factory):
 def test_validation_may_translate_only_the_first_sentences(trained):
     _, run, values = trained
     limited = recipe({**values, "evaluation": {**values.get("evaluation", {}), "metric": "bleu", "valid_limit": 3}})
-    scorer = Scorer(limited, prepare_corpus(limited))
+    scorer = CorpusScorer(limited, prepare_corpus(limited))
     model, valid = load_saved(run.folder).model, scorer.prepared.valid
     first = translation_metrics(scorer.hypotheses(model, valid)[:3], valid.references[:3])
     whole = translation_metrics(scorer.hypotheses(model, valid), valid.references)

@@ -9,7 +9,7 @@ from tests.tiny import SIX_METHODS
 pytest.importorskip("pydantic")
 
 from lidstone.errors import RecipeError
-from lidstone.lab.methods.regularizer import Regularizer, ScheduleSection
+from lidstone.lab.methods.base import Regularizer, ScheduleSection
 from lidstone.lab.recipe.recipe import load_recipe, make_recipe, recipe_names
 from lidstone.lab.recipe.sections import (
     Corpus,

@@ -8,7 +8,7 @@ import pytest
 from tests.tiny import SIX_METHODS
 
 from lidstone.lab.recipe.recipe import load_recipe
-from lidstone.lab.run.explorer import write_explorer
+from lidstone.lab.run.record import write_explorer
 
 
 @pytest.fixture

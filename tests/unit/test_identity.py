@@ -46,9 +46,9 @@ def test_alignment_and_files_change_nothing(tmp_path, thresholds):
 def test_the_unknown_word_is_part_of_a_vocabulary():
     with_unk, without = Vocabulary(size=3, eos=0, unk=1), Vocabulary(size=3, eos=0)
     assert with_unk.fingerprint != without.fingerprint
-    assert with_unk.fingerprint_without_unk == without.fingerprint_without_unk
+    assert with_unk.token_fingerprint == without.token_fingerprint
 
 
 def test_the_hash_in_the_ids_of_runs_is_that_of_the_first_versions():
     # sha256 of '[4, 1, [], ["<unk>", "</s>", "a", "b"]]', the first 16 digits
-    assert Vocabulary.from_words(["a", "b"]).fingerprint_without_unk == "5a9f37f45d5807d5"
+    assert Vocabulary.from_words(["a", "b"]).token_fingerprint == "5a9f37f45d5807d5"

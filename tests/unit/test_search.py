@@ -10,7 +10,7 @@ import pytest
 from tests.sweep_cells import BEST, CELLS, CutShort, begun, pretend, pretend_training, recipe, sweep, valid
 
 from lidstone.errors import RunError
-from lidstone.lab.run.run import Run
+from lidstone.lab.run.run import TrainedRun
 from lidstone.lab.sweep.engines import InProcess
 from lidstone.lab.sweep.search import RunningTrial, Search
 from lidstone.lab.sweep.work import Job, compute
@@ -55,7 +55,7 @@ class Trains:
         for _ in range(3):
             self.evaluations[job.name] += 1
             watch({"perplexity": valid(job.recipe)})
-        return Run(job.folder, pretend_training(job).record or {})
+        return TrainedRun(job.folder, pretend_training(job).record or {})
 
 
 def test_a_search_stops_early_what_is_worse_than_the_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

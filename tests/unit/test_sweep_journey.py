@@ -12,10 +12,10 @@ from tests.sweep_cells import CELLS, pretend_training, recipe
 from lidstone.errors import RunError
 from lidstone.lab.corpus import prepare
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run import corpora, record
-from lidstone.lab.run.corpora import cached_corpus
-from lidstone.lab.run.explorer import write_explorer
-from lidstone.lab.run.run import Run
+from lidstone.lab.run import record, setup
+from lidstone.lab.run.record import write_explorer
+from lidstone.lab.run.run import TrainedRun
+from lidstone.lab.run.setup import cached_corpus
 from lidstone.lab.sweep.engines import InProcess, Processes
 from lidstone.lab.sweep.sweep import Sweep
 from lidstone.lab.sweep.work import Job, Outcome, compute
@@ -24,7 +24,7 @@ from lidstone.lab.sweep.work import Job, Outcome, compute
 @pytest.fixture(autouse=True)
 def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.setattr(corpora, "_HELD", {})
+    monkeypatch.setattr(setup, "_HELD", {})
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-def train(recipe: Recipe, prepared: Any, folder: Path, *, resume: bool, watch: Any) -> Run:
+def train(recipe: Recipe, prepared: Any, folder: Path, *, resume: bool, watch: Any) -> TrainedRun:
     """Stands for `run.train_run`."""
     assert len(prepared.train) == 100
-    return Run(folder, pretend_training(Job(folder.name, recipe, str(folder.parent))).record or {})
+    return TrainedRun(folder, pretend_training(Job(folder.name, recipe, str(folder.parent))).record or {})
 
 
 @pytest.mark.parametrize("search", ["grid", "tpe"])
@@ -109,7 +109,7 @@ def test_text_that_changes_under_a_running_sweep_is_refused(tmp_path: Path) -> N
     job = planned.jobs.of(planned.read_states()[0].todo[0].cell)
     text.write_text("a b d\n" * 40)
     assert cached_corpus(job.recipe, job.corpus).key == job.corpus  # this process has it in memory
-    corpora._HELD.clear()
+    setup._HELD.clear()
     with pytest.raises(RunError, match="is not the one that the sweep was started with"):
         cached_corpus(job.recipe, job.corpus)
     again = Sweep(own, tmp_path / "runs")  # a new sweep reads the text as it is now

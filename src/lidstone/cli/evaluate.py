@@ -63,10 +63,9 @@ def evaluate(
 
     With --pairs, the share of minimal pairs whose good sentence is likelier, by phenomenon; ties count half.
     """
-    from lidstone.lab.run.mix import evaluate_pairs
     from lidstone.lab.run.run import quiet_transformers
     from lidstone.lab.run.saved import load_saved
-    from lidstone.lab.run.use import evaluate_files
+    from lidstone.lab.run.use import evaluate_files, evaluate_pairs
 
     if bool(texts) == (pairs is not None):
         raise InputError("pass either TEXT or --pairs FILE", hint="lidstone evaluate RUN TEXT")
@@ -89,7 +88,7 @@ def read_mixture(
     saved: SavedModel, run: str, mix: str | None, weight: float | None, valid: str | None
 ) -> Mixture | None:
     """The mixture that the options describe; None without --mix."""
-    from lidstone.lab.run.mix import make_mixture, own_ngram
+    from lidstone.lab.run.use import make_mixture, own_ngram
 
     if mix is None:
         if weight is not None or valid is not None:

@@ -63,7 +63,7 @@ def sweep(
     """
     from lidstone.errors import InputError
     from lidstone.lab.recipe.recipe import load_recipe
-    from lidstone.lab.run.explorer import write_explorer
+    from lidstone.lab.run.record import write_explorer
     from lidstone.lab.sweep.sweep import Sweep
 
     if address is not None and engine is EngineName.local:

@@ -12,7 +12,7 @@ from lidstone.cli.inputs import JSON, RUNS_FOLDER, complete_recipes
 
 if TYPE_CHECKING:
     from lidstone.lab.recipe.recipe import Recipe
-    from lidstone.lab.run.run import Run
+    from lidstone.lab.run.run import TrainedRun
 
 
 def train(
@@ -40,10 +40,9 @@ def train(
 ) -> None:
     """Train a recipe's methods, one after the other, and record the runs; complete runs are not trained again."""
     from lidstone.lab.recipe.recipe import load_recipe
-    from lidstone.lab.run.corpora import cached_corpus
-    from lidstone.lab.run.explorer import write_explorer
-    from lidstone.lab.run.processes import first_process_first, process_rank
+    from lidstone.lab.run.record import write_explorer
     from lidstone.lab.run.run import train as run_recipe
+    from lidstone.lab.run.setup import cached_corpus, first_process_first, process_rank
 
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
     loaded = load_recipe(recipe, overrides)
@@ -71,17 +70,17 @@ def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:
     return [recipe.method(name) for name in names or recipe.method_names]
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: TrainedRun) -> dict[str, Any]:
     """The main results for a line of JSON; everything is in run.json."""
     keys = ("id", "task", "name", "method", "seed", "signature", "metrics", "cost")
     return {"run": str(run.folder), "computed": run.computed, **{key: run.record[key] for key in keys}}
 
 
-def _print_state(run: Run) -> None:
+def _print_state(run: TrainedRun) -> None:
     say(f"{run.record['name']}: {'trained' if run.computed else 'complete already'}, {run.folder}")
 
 
-def _print(runs: list[Run]) -> None:
+def _print(runs: list[TrainedRun]) -> None:
     score = {"lm": "perplexity", "mt": "bleu"}[runs[0].record["task"]]
     rows = [_row(run.record, score) for run in runs]
     print_table(["method", "run", "seed", f"valid {score}", f"test {score}", "seconds"], rows)

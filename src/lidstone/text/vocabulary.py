@@ -153,8 +153,8 @@ class Vocabulary:
         return _hash([self.size, self.eos, self.unpredictable, self.tokens, {"unk": self.unk}])
 
     @cached_property
-    def fingerprint_without_unk(self) -> str:
-        """The hash of the first versions, which is part of the ids of runs; two vocabularies may share it."""
+    def token_fingerprint(self) -> str:
+        """The hash of the ids and their strings, whichever stands for unknown words: part of the ids of runs."""
         return _hash([self.size, self.eos, self.unpredictable, self.tokens])
 
     def __repr__(self) -> str:

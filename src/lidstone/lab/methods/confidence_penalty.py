@@ -5,20 +5,17 @@ It is gamma KL(q || uniform), the reverse of the divergence of label smoothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from lidstone.errors import InputError
-from lidstone.lab.methods.base import TargetSettings, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import Regularizer, TargetSettings, TrainingMethod, TrainingText
 from lidstone.loss.checks import check_shapes
 from lidstone.loss.loss import LossParts, SmoothedLoss
 from lidstone.loss.schedule import Schedule
-
-if TYPE_CHECKING:
-    from lidstone.lab.methods.regularizer import Regularizer
 
 
 class ConfidencePenaltyMethod(TrainingMethod):

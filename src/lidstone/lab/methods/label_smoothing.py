@@ -5,16 +5,13 @@ The same as `torch.nn.CrossEntropyLoss(label_smoothing=gamma)`, where every id c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lidstone.errors import InputError
-from lidstone.lab.methods.base import TableMethod, TrainingText
+from lidstone.lab.methods.base import Regularizer, TableMethod, TrainingText
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import empty_level, uniform
 from lidstone.ngram.table import BackoffTable
-
-if TYPE_CHECKING:
-    from lidstone.lab.methods.regularizer import Regularizer
 
 
 class LabelSmoothingMethod(TableMethod):

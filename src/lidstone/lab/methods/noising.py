@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lidstone.errors import InputError
-from lidstone.lab.methods.base import BatchChange, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingMethod, TrainingText
 from lidstone.ngram.counts import Counts
 
 if TYPE_CHECKING:
-    from lidstone.lab.methods.regularizer import Regularizer
     from lidstone.text.vocabulary import Vocabulary
 
 Scheme = Literal["blank", "unigram", "kneser-ney"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lidstone.lab.methods.base import TrainingMethod
-
-if TYPE_CHECKING:
-    from lidstone.lab.methods.regularizer import Regularizer
+from lidstone.lab.methods.base import Regularizer, TrainingMethod
 
 
 class NoRegularizer(TrainingMethod):

@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
 from lidstone.files import write_text
-from lidstone.lab.methods.base import BatchChange, TargetSettings, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import BatchChange, Regularizer, TargetSettings, TrainingMethod, TrainingText
 from lidstone.loss.targets import Targets
 from lidstone.ngram.formats.safetensors import load, save
 from lidstone.ngram.table import BackoffTable
@@ -39,7 +39,6 @@ from lidstone.ngram.trie import Trie
 
 if TYPE_CHECKING:
     from lidstone.hf.mixture import Mixture
-    from lidstone.lab.methods.regularizer import Regularizer
 
 ATTRIBUTE = "ngram_residual"
 """of a model: its residual"""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lidstone.lab.methods.base import TableMethod, TargetSettings, TrainingText
+from lidstone.lab.methods.base import Regularizer, TableMethod, TargetSettings, TrainingText
 
 if TYPE_CHECKING:
-    from lidstone.lab.methods.regularizer import Regularizer
     from lidstone.ngram.counts import Counts
     from lidstone.ngram.table import BackoffTable
 

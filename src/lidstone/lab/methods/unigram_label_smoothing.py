@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lidstone.lab.methods.base import TableMethod, TrainingText
+from lidstone.lab.methods.base import Regularizer, TableMethod, TrainingText
 from lidstone.lab.methods.label_smoothing import table_without_histories
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import unigrams
 from lidstone.ngram.table import BackoffTable
-
-if TYPE_CHECKING:
-    from lidstone.lab.methods.regularizer import Regularizer
 
 
 class UnigramLabelSmoothingMethod(TableMethod):

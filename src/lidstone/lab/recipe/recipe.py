@@ -17,7 +17,7 @@ from pydantic import ValidationError, model_validator
 
 from lidstone.errors import FileFormatError, RecipeError
 from lidstone.files import from_home, read_json
-from lidstone.lab.methods.regularizer import Regularizer
+from lidstone.lab.methods.base import Regularizer
 from lidstone.lab.recipe.sections import (
     Corpus,
     Evaluation,

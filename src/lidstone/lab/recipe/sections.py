@@ -1,6 +1,6 @@
 """The sections of a recipe: what may be set, within which range, with what default.
 
-The section `regularizer` is in `lab/methods/regularizer.py`. The defaults are those of the paper's language model;
+The section `regularizer` is in `lab/methods/base.py`. The defaults are those of the paper's language model;
 `recipe/recipe.py` has those for translation.
 """
 

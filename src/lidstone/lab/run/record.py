@@ -1,11 +1,13 @@
-"""`run.json`: everything a report needs of one run, and the id that names it.
+"""What reports read: `run.json`, everything of one run, the id that names it, and `explorer.json`.
 
 The id is the start of a hash of everything that the result depends on: the recipe, the checksums of the data, the seed.
-So a complete run is found and not computed again.
+So a complete run is found and not computed again. The explorer shows p, p~, p+ and p- of a recipe's smoothers after
+frequent histories, from the tables that the runs were trained with; it is written once per folder of runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -13,24 +15,35 @@ import math
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lidstone import __version__
-from lidstone.errors import FileFormatError
+from lidstone.errors import FileFormatError, LidstoneError
 from lidstone.files import atomic_write, read_json, try_lock, with_checksum, write_text
+from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
+from lidstone.lab.run.setup import training_text
+
+if TYPE_CHECKING:
+    from lidstone.ngram.counts import Counts
+
 
 SCHEMA = 1
 SENTENCES = "sentences.json.gz"
+EXPLORER = "explorer.json"
+HISTORIES = 40
+"""How many histories the explorer has."""
 _IRRELEVANT = ("sweep", "methods", "name")  # keys of a recipe that do not change what is trained
 
 
 def run_id(recipe: Recipe, prepared: Prepared) -> str:
     """The first 12 hex digits of the hash of recipe, data and seed."""
-    return identity(recipe, prepared.signature, prepared.vocab.fingerprint_without_unk)
+    return identity(recipe, prepared.signature, prepared.vocab.token_fingerprint)
 
 
 def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
@@ -120,3 +133,43 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None = None) -> Path | None:
+    """Write `explorer.json` into the folder of runs; None if no method has a smoother that is defined."""
+    from lidstone.loss.explain import explorer_data
+
+    methods = [method for method in recipe.methods or (recipe.regularizer,) if method.smoother]
+    if not methods:
+        return None
+    prepared, order = prepared or prepare_corpus(recipe), methods[0].order
+    text = training_text(prepared)
+    counts = text.count(order)
+    tables = {}
+    for method in (method for method in methods if method.order == order):
+        with contextlib.suppress(LidstoneError):  # training that method reports it
+            tables[method.name] = text.table(method, counts)
+    if not tables:
+        return None
+    data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)
+    data["vocabulary"] = prepared.vocab.token_fingerprint  # as in run.json
+    path = Path(output) / EXPLORER
+    write_text(path, json.dumps(with_checksum(data), ensure_ascii=False, allow_nan=False))
+    return path
+
+
+def frequent_histories(counts: Counts, number: int = HISTORIES) -> Iterable[tuple[int, ...]]:
+    """The sentence start, then the longest histories, those that occur most often first.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> list(frequent_histories(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)))
+    [(3,), (1,), (2,)]
+    """
+    if counts.order == 1:
+        return [()]
+    level = counts.trie.level(counts.order - 1)
+    often = level.start + np.argsort(-counts.totals[level], kind="stable")[:number]
+    found = [counts.trie.ngram(int(node)) for node in often if counts.totals[node]]
+    start = (counts.vocab.bos,)
+    return [start, *(history for history in found if history != start)]

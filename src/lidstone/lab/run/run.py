@@ -1,17 +1,20 @@
 """One run, from a recipe to `runs/<id>/run.json`: prepare -> count -> fit -> train -> evaluate -> record.
 
 A complete run is not computed again. An interrupted one continues with `resume=True` and gives, on a CPU, the result of
-an uninterrupted one. Under torchrun every process calls `train`; the first one writes.
+an uninterrupted one. Under torchrun every process calls `train`; the first one writes. `estimate_seconds` times
+a few updates instead.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lidstone.errors import RunError
@@ -19,9 +22,9 @@ from lidstone.files import try_lock
 from lidstone.hf.perplexity import window_of
 from lidstone.lab.corpus.cache import new_folder
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.corpus.prepared import Prepared
+from lidstone.lab.corpus.prepared import Prepared, Split
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.processes import first_process_first, process_count, process_rank
+from lidstone.lab.recipe.sections import Training
 from lidstone.lab.run.record import (
     SCHEMA,
     SENTENCES,
@@ -33,14 +36,16 @@ from lidstone.lab.run.record import (
     write_record,
 )
 from lidstone.lab.run.saved import SavedModel
-from lidstone.lab.run.scoring import Scorer
-from lidstone.lab.run.setup import set_up
+from lidstone.lab.run.scoring import CorpusScorer
+from lidstone.lab.run.setup import Setup, first_process_first, process_count, process_rank, set_up
 
 Watch = Callable[[dict[str, float]], None]
+TIMED_UPDATES = 6
+TIMED_SENTENCES = 64  # how many are scored to time an evaluation; a batch of them is translated
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainedRun:
     """A run's folder and the content of its `run.json`."""
 
     folder: Path
@@ -57,7 +62,7 @@ def train(
     resume: bool = False,
     tensorboard: bool = False,
     watch: Watch | None = None,
-) -> Run:
+) -> TrainedRun:
     """Train the regularizer of a recipe (see `Recipe.method`), and record the run below `output`.
 
     `prepared` is the recipe's corpus, if the caller has it already. `watch` is called with the scores of every
@@ -83,18 +88,16 @@ def train_run(
     resume: bool = False,
     tensorboard: bool = False,
     watch: Watch | None = None,
-) -> Run:
+) -> TrainedRun:
     """Train into a folder that has the run's id as its name and whose lock the caller holds."""
     from lidstone.lab.run.trainer import fit
 
     began = time.perf_counter()
     quiet_transformers()
     folder.mkdir(parents=True, exist_ok=True)
-    setup, scorer = set_up(recipe, prepared), Scorer(recipe, prepared)
+    setup, scorer = set_up(recipe, prepared), CorpusScorer(recipe, prepared)
     fitted = fit(
-        setup.model,
-        setup.loss,
-        setup.batches,
+        setup,
         _watched(scorer.validation(), watch),
         recipe.training,
         folder / "checkpoints",
@@ -102,29 +105,28 @@ def train_run(
         description=recipe.regularizer.name,
         tensorboard=folder / "tensorboard" if tensorboard else None,
         resume=resume,
-        batch_change=setup.batch_change,
     )
     if process_rank() > 0:
-        return Run(folder, {})
+        return TrainedRun(folder, {})
     setup.model.eval()
     _save_model(recipe, prepared, folder, setup.model)
     scores = scorer.test(setup.model)
-    record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, scores.metrics) | scores.beside
+    record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, scores.metrics) | scores.ngram_baseline
     total = fitted.seconds_before + time.perf_counter() - began
     record["cost"] |= {"total_seconds": total, "peak_memory_bytes": peak_memory()}
     write_record(folder, record, scores.sentences)
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    return Run(folder, record)
+    return TrainedRun(folder, record)
 
 
-def _complete_run(folder: Path, name: str) -> Run | None:
+def _complete_run(folder: Path, name: str) -> TrainedRun | None:
     """The run if it is complete; its record then lists this method's name too."""
     done = read_record(folder)
     if done is None:
         return None
     if process_rank() == 0:
         add_name(folder, done, name)
-    return Run(folder, done, computed=False)
+    return TrainedRun(folder, done, computed=False)
 
 
 def _watched(score: Callable[[Any], dict[str, float]], watch: Watch | None) -> Callable[[Any], dict[str, float]]:
@@ -165,7 +167,7 @@ def _record(
         "config": recipe.to_dict(),
         "signature": {
             "corpus": prepared.signature,
-            "vocabulary": prepared.vocab.fingerprint_without_unk,
+            "vocabulary": prepared.vocab.token_fingerprint,
             "vocabulary_size": prepared.vocab.size,
             "test_sentences": len(prepared.test),
             "model_parameters": parameter_count(model),
@@ -220,3 +222,56 @@ def quiet_transformers() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+
+
+def estimate_seconds(recipe: Recipe, prepared: Prepared) -> float:
+    """Seconds of training and evaluation without early stopping; trains a few updates to measure."""
+    quiet_transformers()
+    setup = set_up(recipe, prepared)
+    steps, batches = recipe.training.steps(len(setup.batches)), len(setup.batches)
+    update = _seconds_of_update(setup, recipe.training)
+    scorer = CorpusScorer(recipe, prepared)
+    valid = _seconds_of_scoring(scorer, setup.model, prepared.valid, recipe.evaluation.metric == "bleu")
+    valid *= scorer.validated(prepared.valid) / len(prepared.valid)
+    test = _seconds_of_scoring(scorer, setup.model, prepared.test, recipe.task == "mt")
+    return steps * update + evaluations(recipe.training, steps, batches) * valid + test
+
+
+def evaluations(training: Training, steps: int, batches: int) -> int:
+    """How often a training is evaluated: every so many updates, or after each epoch.
+
+    >>> evaluations(Training(epochs=2, max_steps=None, accumulation=2), steps=6, batches=5)
+    2
+    """
+    return math.ceil(steps / (training.eval_every or math.ceil(batches / training.accumulation)))
+
+
+def _seconds_of_update(setup: Setup, training: Training) -> float:
+    from lidstone.lab.run.trainer import fit
+
+    few = {"epochs": None, "max_steps": TIMED_UPDATES, "eval_every": TIMED_UPDATES, "patience": None}
+    settings = training.model_copy(update=few)
+    with TemporaryDirectory() as folder:
+        fitted = fit(setup, _no_score, settings, Path(folder))
+    return fitted.update_seconds or 0.0
+
+
+def _no_score(model: Any) -> dict[str, float]:
+    return {"loss": 0.0, "perplexity": 1.0}
+
+
+def _seconds_of_scoring(scorer: CorpusScorer, model: Any, split: Split, translate: bool) -> float:
+    """The time to score a split, from some of its sentences."""
+    seconds = _timed(lambda some: scorer.likelihood(model, split, some), len(split), TIMED_SENTENCES)
+    if translate:
+        batch = scorer.recipe.evaluation.batch_size
+        seconds += _timed(lambda some: scorer.hypotheses(model, split, some), len(split), batch)
+    return seconds
+
+
+def _timed(work: Callable[[slice], Any], count: int, sample: int) -> float:
+    """The time for `count` sentences, from an evenly spread sample."""
+    every = slice(None, None, math.ceil(count / sample))
+    began = time.perf_counter()
+    work(every)
+    return (time.perf_counter() - began) * count / len(range(count)[every])

@@ -1,22 +1,35 @@
 """Scores of a model on the parts of a prepared corpus: perplexity for both tasks, BLEU and chrF for translation.
 
-Under torchrun each process scores every n-th sentence, and all get the result for all sentences.
+Under torchrun each process scores every n-th sentence, and all get the result for all sentences. Beside a language
+model stands its n-gram baseline, on the same ids: modified Kneser-Ney of the training text, the order by perplexity on
+the validation text, and its mixture with the network, the weight by EM. Every run records both, to show whether the
+network is better than the n-gram model, and whether it adds to it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lidstone.errors import SmoothingUndefined
+from lidstone.hf.mixture import ThreeScores, mix_scores, mixture_weight
 from lidstone.hf.perplexity import SentenceScores, score_pairs, score_sentences
 from lidstone.lab.corpus.prepared import Prepared, Split
 from lidstone.lab.evaluation.translation import translate_ids
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.processes import process_count, process_rank
+from lidstone.lab.run.setup import process_count, process_rank, training_text
 from lidstone.progress import progress_bar
+
+if TYPE_CHECKING:
+    from lidstone.ngram.table import BackoffTable
+
+SMOOTHER = "modified-kneser-ney"
+FALLBACK = (0.5, 1.0, 1.5)  # lmplz --discount_fallback
 
 
 @dataclass(frozen=True)
@@ -27,12 +40,12 @@ class RunScores:
     """of the network"""
     sentences: dict[str, Any]
     """values of each sentence, without text of the corpus"""
-    beside: dict[str, Any]
+    ngram_baseline: dict[str, Any]
     """language models: the scores of the n-gram model and of the mixture, under `ngram` and `mixture`"""
 
 
 @dataclass(frozen=True)
-class Scorer:
+class CorpusScorer:
     """Scores models on the splits of one corpus."""
 
     recipe: Recipe
@@ -56,9 +69,9 @@ class Scorer:
         scores = self.likelihood(model, split, show=True)
         metrics = scores.summary(int(split.words.sum()))
         kept: dict[str, Any] = {"nll": scores.nll.round(4).tolist(), "tokens": scores.lengths.tolist()}
-        beside: dict[str, Any] = {}
+        ngram_baseline: dict[str, Any] = {}
         if self.recipe.task == "lm":
-            beside, more = self.beside_ngram(model, scores)
+            ngram_baseline, more = self.ngram_baseline(model, scores)
             kept |= more
         else:
             from lidstone.lab.evaluation.translation import bleu_statistics
@@ -66,12 +79,10 @@ class Scorer:
             hypotheses = self.hypotheses(model, split, show=True)
             metrics |= translation_metrics(hypotheses, split.references)
             kept |= {"hypotheses": hypotheses, "bleu_statistics": bleu_statistics(hypotheses, split.references)}
-        return RunScores(metrics, kept, beside)
+        return RunScores(metrics, kept, ngram_baseline)
 
-    def beside_ngram(self, model: Any, test: SentenceScores) -> tuple[dict[str, Any], dict[str, Any]]:
+    def ngram_baseline(self, model: Any, test: SentenceScores) -> tuple[dict[str, Any], dict[str, Any]]:
         """The n-gram model of the training text and the mixture: for `run.json`, and for the sentence file."""
-        from lidstone.lab.run.ngram_baseline import choose_ngram, compare_with_ngram
-
         choice = choose_ngram(self.prepared, self.recipe.evaluation.ngram_orders)
         if choice is None:
             return {}, {}
@@ -138,3 +149,69 @@ def _gathered(value: Any) -> list[Any]:
     parts: list[Any] = [None] * process_count()
     distributed.all_gather_object(parts, value)
     return parts
+
+
+@dataclass(frozen=True)
+class NgramChoice:
+    """The n-gram model with the lowest validation perplexity, and the perplexities of all orders."""
+
+    table: BackoffTable
+    perplexities: dict[int, float]
+    """on the validation text, by order"""
+
+    @property
+    def order(self) -> int:
+        """The chosen n."""
+        return self.table.order
+
+
+def choose_ngram(prepared: Prepared, orders: Sequence[int]) -> NgramChoice | None:
+    """Fit modified Kneser-Ney of every order to the training text; None where no order can be fitted."""
+    tables: dict[int, BackoffTable] = {}
+    for order in orders:
+        with contextlib.suppress(SmoothingUndefined):
+            tables[order] = fit_ngram(prepared, order)
+    found = {order: table.perplexity(prepared.valid.target.stream).value for order, table in tables.items()}
+    return NgramChoice(tables[min(found, key=found.__getitem__)], found) if found else None
+
+
+def fit_ngram(prepared: Prepared, order: int) -> BackoffTable:
+    """Modified Kneser-Ney of the training text; where the text is too small for it, with lmplz's fallback discounts."""
+    from lidstone.ngram.smoothers.base import FallbackUsed
+    from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackUsed)  # the table's signature names the orders
+        text = training_text(prepared)
+        return text.fit(SMOOTHER, ModifiedKneserNey(FALLBACK), text.count(order))
+
+
+def compare_with_ngram(
+    prepared: Prepared, choice: NgramChoice, valid: SentenceScores, test: SentenceScores
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The entries `ngram` and `mixture` of `run.json`, and those of the sentence file, from the network's scores."""
+    assert valid.token_nll is not None
+    weight = mixture_weight(valid.token_nll, _ngram_nll(choice, prepared.valid))
+    on_valid = mix_scores(valid, _ngram_nll(choice, prepared.valid), weight)
+    on_test = mix_scores(test, _ngram_nll(choice, prepared.test), weight)
+    record = {
+        "ngram": {**_describe(choice), **_both(prepared, on_valid, on_test, "ngram")},
+        "mixture": {"weight": weight, **_both(prepared, on_valid, on_test, "mixture")},
+    }
+    kept = {f"{name}_nll": getattr(on_test, name).nll.round(4).tolist() for name in ("ngram", "mixture")}
+    return record, kept
+
+
+def _describe(choice: NgramChoice) -> dict[str, Any]:
+    perplexities = {str(order): value for order, value in choice.perplexities.items()}
+    return {"order": choice.order, "valid_by_order": perplexities, "table": choice.table.signature}
+
+
+def _both(prepared: Prepared, valid: ThreeScores, test: ThreeScores, name: str) -> dict[str, Any]:
+    parts = ((prepared.valid, valid), (prepared.test, test))
+    summaries = [getattr(scores, name).summary(int(split.words.sum())) for split, scores in parts]
+    return dict(zip(("valid", "test"), summaries, strict=True))
+
+
+def _ngram_nll(choice: NgramChoice, split: Split) -> Any:
+    return -choice.table.token_logprobs(split.target.stream)

@@ -1,26 +1,36 @@
-"""What a recipe trains: the untrained model, the training text in batches, the loss, and what its method changes."""
+"""What a recipe trains: the untrained model, the training text in batches, the loss, and what its method changes.
+
+Corpora are kept in memory: many runs on the same text read it once. Under torchrun every process sets up the same; the
+first one fills the caches.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lidstone.errors import InputError
+from lidstone.errors import InputError, RunError
 from lidstone.lab.corpus.cache import cache_root
+from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
-from lidstone.lab.methods.base import TrainingText
-from lidstone.lab.methods.regularizer import Regularizer
+from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingText
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.batches import Batches, BatchSize
 from lidstone.lab.run.models import PAD
-from lidstone.lab.run.processes import first_process_first, process_count
 
 if TYPE_CHECKING:
-    from lidstone.lab.methods.base import BatchChange
     from lidstone.loss.loss import SmoothedLoss
+
+
+KEPT = 4
+"""How many corpora are kept in memory: a sweep may vary the text, for instance corpus.fraction."""
+_HELD: dict[str, Prepared] = {}
 
 
 @dataclass(frozen=True)
@@ -126,3 +136,46 @@ def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -
         )
     folds = None if folds is None else np.repeat(folds, split.target.lengths)
     return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed, folds=folds)
+
+
+def cached_corpus(recipe: Recipe, key: str | None = None) -> Prepared:
+    """The prepared corpus of a recipe; with its key (`Prepared.key`), from memory if it is there.
+
+    The key is a hash of the text and the settings, so a corpus in memory is never out of date. Without a key the text
+    is read again.
+    """
+    if key is not None and key in _HELD:
+        return _HELD[key]
+    prepared = prepare_corpus(recipe)
+    if key not in (None, prepared.key):
+        raise RunError(
+            f"the corpus of {recipe.name} is not the one that the sweep was started with",
+            hint="was a text file changed, or does this machine have other files? Start the sweep again",
+        )
+    while len(_HELD) >= KEPT:
+        _HELD.pop(next(iter(_HELD)))
+    _HELD[prepared.key] = prepared
+    return prepared
+
+
+def process_count() -> int:
+    """How many processes torchrun started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def process_rank() -> int:
+    """Which of them this is."""
+    return int(os.environ.get("RANK", "0"))
+
+
+@contextlib.contextmanager
+def first_process_first() -> Iterator[None]:
+    """Under torchrun the first process fills the caches; the others wait, then read them."""
+    if process_count() == 1:
+        yield
+        return
+    import torch
+    from accelerate import PartialState
+
+    with PartialState(cpu=not torch.cuda.is_available()).main_process_first():
+        yield

@@ -26,7 +26,6 @@ from lidstone.errors import RunError
 from lidstone.hf.mixin import SmoothedLossMixin
 from lidstone.lab.methods.base import BatchChange
 from lidstone.lab.recipe.sections import Metric, Training
-from lidstone.lab.run.batches import Batches
 from lidstone.lab.run.checkpoints import (
     Fitted,
     last_checkpoint,
@@ -35,19 +34,17 @@ from lidstone.lab.run.checkpoints import (
     write_checksums,
     write_errors,
 )
-from lidstone.lab.run.processes import process_count
+from lidstone.lab.run.setup import Setup, process_count
 from lidstone.progress import progress_bar
 
 if TYPE_CHECKING:
-    from lidstone.loss.loss import SmoothedLoss
+    pass
 
 Scores = Mapping[str, float]
 
 
 def fit(
-    model: Any,
-    loss: SmoothedLoss,
-    batches: Batches,
+    setup: Setup,
     score: Callable[[Any], Scores],
     settings: Training,
     folder: Path,
@@ -56,21 +53,18 @@ def fit(
     description: str = "training",
     tensorboard: Path | None = None,
     resume: bool = False,
-    batch_change: BatchChange | None = None,
 ) -> Fitted:
-    """Train `model`; checkpoints go to `folder`. Afterwards the model has the weights that are best by `metric`.
+    """Train the model of a setup; checkpoints go to `folder`. Afterwards it has the weights that are best by `metric`.
 
     `description` is shown before the progress bar; `tensorboard` is a folder for TensorBoard's files.
-    `batch_change(batch, strength)` changes the batches of training.
     """
     progress = TrainingProgress(description)
-    arguments = training_arguments(settings, len(batches), folder, metric=metric, tensorboard=tensorboard)
-    trainer = _trainer(model, loss, batches, score, settings, arguments, progress)
-    trainer.batch_change = batch_change
+    arguments = training_arguments(settings, len(setup.batches), folder, metric=metric, tensorboard=tensorboard)
+    trainer = _trainer(setup, score, settings, arguments, progress)
     found = last_checkpoint(folder) if resume else None
     before = trained_seconds(found.state["log_history"]) if found else 0.0
     if found is not None and found.finished:
-        _load_weights(model, found.best)
+        _load_weights(setup.model, found.best)
         return summarize_training(found.state, metric, before)
     trainer.seconds_before, trainer.began = before, time.perf_counter()
     try:
@@ -85,17 +79,16 @@ def fit(
     )
 
 
-def _trainer(
-    model: Any, loss: Any, batches: Batches, score: Any, settings: Training, arguments: Any, progress: TrainingProgress
-) -> Any:
+def _trainer(setup: Setup, score: Any, settings: Training, arguments: Any, progress: TrainingProgress) -> Any:
     stop_early = [EarlyStoppingCallback(settings.patience)] if settings.patience is not None else []
     trainer = PipelineTrainer(
-        model=model,
+        model=setup.model,
         args=arguments,
-        train_dataset=batches,
-        eval_dataset=batches,  # required, never read: `score` has its own text
+        train_dataset=setup.batches,
+        eval_dataset=setup.batches,  # required, never read: `score` has its own text
         callbacks=[progress, *stop_early],
-        smoothed_loss=loss,
+        smoothed_loss=setup.loss,
+        batch_change=setup.batch_change,
         score=score,
         rate=settings.rate,
     )
@@ -118,12 +111,12 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
         *args: Any,
         score: Callable[[Any], Scores],
         rate: Callable[[int, int], float],
+        batch_change: BatchChange | None = None,
         **kwargs: Any,
     ) -> None:
-        """`rate(step, steps)` is the factor on the learning rate."""
+        """`rate(step, steps)` is the factor on the learning rate; `batch_change` changes the batches of training."""
         super().__init__(*args, data_collator=_only, **kwargs)
-        self.score, self.rate = score, rate
-        self.batch_change: BatchChange | None = None
+        self.score, self.rate, self.batch_change = score, rate, batch_change
         self.tokens = 0
         self.seconds_before = 0.0
         self.began = time.perf_counter()

@@ -35,7 +35,7 @@ def run_demo(
     output: Path, *, smoke: bool = False, workers: int | None = None, say: Callable[[str], None] = lambda text: None
 ) -> list[dict[str, Any]]:
     """Train every method of the demo; return the records of the runs, which are in `output`/runs, in recipe order."""
-    from lidstone.lab.run.explorer import write_explorer
+    from lidstone.lab.run.record import write_explorer
 
     recipe = load_recipe("demo", [*ONE_RUN_EACH, *(SMOKE if smoke else ())])
     planned = Sweep(recipe, output / "runs", threads=1)

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from lidstone.errors import RecipeError
-from lidstone.lab.methods.regularizer import Regularizer
+from lidstone.lab.methods.base import Regularizer
 from lidstone.lab.recipe.recipe import Recipe, make_recipe
 from lidstone.lab.recipe.yaml import nearest
 

@@ -26,8 +26,8 @@ from lidstone.errors import LidstoneError, RunError
 from lidstone.files import read_json, try_lock, with_checksum, write_text
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.corpora import cached_corpus
 from lidstone.lab.run.record import read_record, run_id
+from lidstone.lab.run.setup import cached_corpus
 from lidstone.lab.sweep.grid import Cell
 
 PRUNED = "pruned.json"
@@ -223,7 +223,7 @@ def _end_with_worker() -> dict[str, Any]:
 
 def _train_in_torchrun(folder: Path) -> None:
     """Train the job in a folder, as one of its processes; an error is written beside it."""
-    from lidstone.lab.run.processes import first_process_first
+    from lidstone.lab.run.setup import first_process_first
 
     job = pickle.loads((folder / "job").read_bytes())
     try:
@@ -236,7 +236,7 @@ def _train_in_torchrun(folder: Path) -> None:
 
 
 def _time_updates(job: Job) -> Outcome:
-    from lidstone.lab.run.estimate import estimate_seconds
+    from lidstone.lab.run.run import estimate_seconds
 
     seconds = estimate_seconds(job.recipe, cached_corpus(job.recipe, job.corpus))
     return Outcome("complete", {"cost": {"total_seconds": seconds}})
