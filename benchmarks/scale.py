@@ -41,8 +41,8 @@ order, memory, folder = int(order), int(memory), Path(folder)
 import numpy as np
 import lidstone as ld
 from lidstone.ngram.disk.external import count_to_file
-from lidstone.ngram.disk.fitting.engine import RayTasks, Threads
-from lidstone.ngram.disk.fitting.to_file import fit_to_file
+from lidstone.ngram.disk.executors import RayExecutor, ThreadExecutor
+from lidstone.ngram.disk.fit import fit_to_file
 from lidstone.ngram.formats.safetensors import load_counts
 small = "\\n".join(" ".join(map(str, line)) for line in np.random.default_rng(0).integers(0, 9, (300, 9)))
 (folder / "warm.txt").write_text(small)
@@ -57,25 +57,26 @@ if method.startswith("ray"):
     from lidstone.text.inputs import Input
     connect(cpus=int(method[-1]))
     count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2, split_bytes=1024)
-    fit_to_file(gathered(folder / "warm-parts"), folder / "warm-table", smoother, memory=memory // 2, engine=RayTasks())
+    counts, executor = gathered(folder / "warm-parts"), RayExecutor()
+    fit_to_file(counts, folder / "warm-table", smoother, memory=memory // 2, executor=executor)
 
 start, busy = time.perf_counter(), sum(os.times()[:2])
 if method == "memory":
     counts = ld.count_text(text, order)
 elif method == "disk":
     count_to_file([text], order, folder / "counts", memory=memory)
-    path, engine, limit = folder / "counts", Threads(len(os.sched_getaffinity(0))), memory
+    path, executor, limit = folder / "counts", ThreadExecutor(len(os.sched_getaffinity(0))), memory
 else:
     count_on_ray([Input(text)], order, folder / "parts", memory=memory // 2)
     counted_on_cluster = time.perf_counter() - start
-    path, engine, limit = gathered(folder / "parts"), RayTasks(), memory // 2
+    path, executor, limit = gathered(folder / "parts"), RayExecutor(), memory // 2
 counted, counted_busy = time.perf_counter() - start, sum(os.times()[:2]) - busy
 counting_peak = peak()
 if method == "memory":
     smoother.fit(counts)
 else:
     Path("/proc/self/clear_refs").write_text("5")  # peak() counts from here on
-    fit_to_file(path, folder / "table", smoother, memory=limit, engine=engine, verify=False)
+    fit_to_file(path, folder / "table", smoother, memory=limit, executor=executor, verify=False)
     counts = load_counts(path, verify=False)
 found = {
     "seconds": time.perf_counter() - start,

@@ -231,24 +231,26 @@ def kill_shufflers(monkeypatch, folder):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["witten-bell", "katz"])
+def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch, name):
     """Workers are killed while blocks are counted, twice in the shuffle, when buckets are summed up, and in fitting."""
     ray = pytest.importorskip("ray")
     from lidstone.cli.main import app
-    from lidstone.ngram.disk.fitting import to_file
+    from lidstone.ngram.disk import fit as disk_fit
 
     text, flags = tmp_path / "text", [tmp_path / "counting", tmp_path / "summing", tmp_path / "fitting"]
     text.write_text(TEXT)
     monkeypatch.setattr(cluster, "count_block", dying(cluster_tasks.count_block, str(flags[0])))
     monkeypatch.setattr(cluster, "add_bucket", dying(cluster_tasks.add_bucket, str(flags[1])))
-    monkeypatch.setattr(to_file, "fill_block", dying_once(to_file.fill_block, str(flags[2])))
-    monkeypatch.setattr(to_file, "block_nodes", lambda *_: 20)
+    monkeypatch.setattr(disk_fit, "fill_block", dying_once(disk_fit.fill_block, str(flags[2])))
+    monkeypatch.setattr(disk_fit, "block_nodes", lambda *_: 20)
     monkeypatch.setattr(cluster, "SPLIT_BYTES", 100)
     flags += kill_shufflers(monkeypatch, tmp_path)
     options = ["-n", "3", "-o", str(tmp_path / "out"), "--engine", "ray", "--memory", "1M"]
     result = CliRunner().invoke(app, ["count", str(text), *options])
     assert result.exit_code == 0, result.output
-    fit = ["fit", str(tmp_path / "out"), "-s", "witten-bell", "--engine", "ray", "-o", str(tmp_path / "table")]
+    fallback = ["--set", "fallback=0.5"] if name == "katz" else []
+    fit = ["fit", str(tmp_path / "out"), "-s", name, *fallback, "--engine", "ray", "-o", str(tmp_path / "table")]
     fitted = CliRunner().invoke(app, fit)
     assert fitted.exit_code == 0, fitted.output
     assert all(flag.exists() for flag in flags)
@@ -256,7 +258,7 @@ def test_counts_and_tables_are_exact_though_workers_die(tmp_path, monkeypatch):
     counts = count_text(text, 3)
     save(counts, tmp_path / "same")
     assert Path(gathered(tmp_path / "out")).read_bytes() == (tmp_path / "same").read_bytes()
-    get_smoother("witten-bell").fit(counts).save(tmp_path / "same-table")
+    get_smoother(name, **({"fallback": 0.5} if fallback else {})).fit(counts).save(tmp_path / "same-table")
     assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
     assert not list(tmp_path.glob(".*"))
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -20,20 +22,20 @@ from typer.testing import CliRunner
 from lidstone.cli.main import app
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.ngram.counts import count, count_text
-from lidstone.ngram.disk import external
-from lidstone.ngram.disk.fitting import derive, to_file
-from lidstone.ngram.disk.fitting.arrays import CountFiles, history_blocks
-from lidstone.ngram.disk.fitting.engine import Threads
-from lidstone.ngram.disk.fitting.to_file import fit_to_file
+from lidstone.ngram.disk import derive, external
+from lidstone.ngram.disk import fit as disk_fit
+from lidstone.ngram.disk.derive import CountFiles, history_blocks
+from lidstone.ngram.disk.executors import ThreadExecutor
+from lidstone.ngram.disk.fit import fit_to_file
 from lidstone.ngram.disk.output import assembly, stream_file
 from lidstone.ngram.formats.safetensors import load_counts, save
-from lidstone.ngram.smoothers.plan import can_plan
+from lidstone.ngram.smoothers import registry
+from lidstone.ngram.smoothers.base import BlockSmoother, FallbackUsed, make_table, uniform
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
 from lidstone.text.vocabulary import Vocabulary
 
 MEMORY = 1 << 40
 LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)
-SMOOTHERS = [name for name in smoother_names() if name != "katz"]
 
 
 def smoother_of(name):
@@ -53,17 +55,19 @@ def fit_both(folder, name, counts, nodes):
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as monkeypatch:
         warnings.simplefilter("ignore")
         smoother_of(name).fit(counts).save(folder / "in-memory")
-        monkeypatch.setattr(to_file, "block_nodes", lambda *_: nodes)
+        monkeypatch.setattr(disk_fit, "block_nodes", lambda *_: nodes)
         monkeypatch.setattr(derive, "WINDOW", 1)
-        fit_to_file(folder / "counts", folder / "on-disk", smoother_of(name), name=name, memory=MEMORY)
+        fit_to_file(folder / "counts", folder / "on-disk", smoother_of(name), memory=MEMORY)
     return (folder / "in-memory").read_bytes(), (folder / "on-disk").read_bytes()
 
 
-def test_all_smoothers_but_katz_can_be_fitted_block_by_block():
-    assert [name for name in smoother_names() if not can_plan(get_smoother(name))] == ["katz"]
+@pytest.mark.parametrize("name", smoother_names())
+def test_all_smoothers_can_be_fitted_block_by_block(name):
+    smoother = get_smoother(name)
+    assert isinstance(smoother, BlockSmoother) and smoother.name == name
 
 
-@pytest.mark.parametrize("name", SMOOTHERS)
+@pytest.mark.parametrize("name", smoother_names())
 @settings(deadline=None, max_examples=15)
 @given(lines=LINES, order=st.integers(1, 5), nodes=st.integers(1, 60), cut=st.booleans())
 def test_the_file_is_that_of_fitting_in_memory(tmp_path_factory, name, lines, order, nodes, cut):
@@ -93,9 +97,8 @@ def test_blocks_hold_at_most_so_many_nodes_and_every_history_once(tmp_path):
 
 def test_derived_counts_are_those_in_memory(tmp_path):
     counts = write_counts(tmp_path / "counts", TEXT, 4)
-    files = derive.derive_to_file(
-        counts, CountFiles.at(tmp_path / "counts"), tmp_path / "derived", nodes=1, engine=Threads(2)
-    )
+    files, _ = CountFiles.load(tmp_path / "counts")
+    files = derive.derive_to_file(counts, files, tmp_path / "derived", nodes=1, executor=ThreadExecutor(2))
     found, truth = derive.read_derived(counts, files, nodes=3), counts.derived
     for name in ("totals", "adjusted", "adjusted_totals"):
         np.testing.assert_array_equal(getattr(found, name), getattr(truth, name))
@@ -112,17 +115,43 @@ def test_64_bit_ids_and_counts(tmp_path, monkeypatch):
     external.count_to_file([tmp_path / "narrow.txt"], 3, tmp_path / "counts", memory=MEMORY)
     wide = load_counts(tmp_path / "counts")
     assert wide.counts.dtype == np.int64
-    in_memory, on_disk = fit_both(tmp_path, "modified-kneser-ney", wide, 9)
-    assert in_memory == on_disk
+    for name in ("modified-kneser-ney", "katz"):
+        in_memory, on_disk = fit_both(tmp_path, name, wide, 9)
+        assert in_memory == on_disk
 
 
-def test_katz_says_that_it_cannot(tmp_path):
+@dataclass(frozen=True)
+class OnlyFit:
+    """A smoother of another package, which knows nothing of blocks."""
+
+    def fit(self, counts):
+        return make_table(
+            self, "only-fit", counts, uniform(counts), np.zeros(counts.trie.size), np.ones(counts.trie.num_histories)
+        )
+
+
+def test_a_smoother_that_has_only_fit_says_that_it_cannot(tmp_path, monkeypatch):
+    point = EntryPoint("only-fit", f"{__name__}:OnlyFit", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     write_counts(tmp_path / "counts", TEXT, 3)
-    result = CliRunner().invoke(
-        app, ["fit", str(tmp_path / "counts"), "-s", "katz", "--memory", "1G", "-o", str(tmp_path / "t.table")]
-    )
+    command = ["fit", str(tmp_path / "counts"), "-s", "only-fit", "-o", str(tmp_path / "t.table")]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    result = CliRunner().invoke(app, [*command, "--memory", "1G"])
     assert result.exit_code == 1
-    assert "katz cannot be fitted block by block" in result.output
+    assert "only-fit cannot be fitted block by block" in result.output
+
+
+def test_good_turing_falls_back_to_any_smoother(tmp_path, monkeypatch):
+    """Here no n-gram occurs once, so that Good-Turing is undefined."""
+    point = EntryPoint("only-fit", f"{__name__}:OnlyFit", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    counts = write_counts(tmp_path / "counts", [["a", "b"]] * 2, 2)
+    for fallback in ("only-fit", "witten-bell"):
+        with pytest.warns(FallbackUsed, match=f"good-turing uses its fallback {fallback} for order 2"):
+            table = get_smoother("good-turing", fallback=fallback).fit(counts)
+        expected = get_smoother(fallback).fit(counts)
+        for name in ("base", "rows", "backoffs"):
+            np.testing.assert_array_equal(getattr(table, name), getattr(expected, name))
 
 
 @pytest.mark.parametrize("name", ["model.table", "model.arpa", "model.arpa.gz"])
@@ -158,13 +187,13 @@ def test_options_that_do_not_fit(tmp_path, options, message):
 
 def test_a_count_file_that_changes_while_it_is_read(tmp_path, monkeypatch):
     write_counts(tmp_path / "counts", TEXT, 3)
-    fill = to_file.fill_block
+    fill = disk_fit.fill_block
 
     def meddle(*arguments):
         os.utime(tmp_path / "counts", ns=(1, 1))
         return fill(*arguments)
 
-    monkeypatch.setattr(to_file, "fill_block", meddle)
+    monkeypatch.setattr(disk_fit, "fill_block", meddle)
     with pytest.raises(InputError, match="counts changed while it was read"):
         fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]
@@ -184,7 +213,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     write_counts(tmp_path / "counts", TEXT, 3)
-    monkeypatch.setattr(to_file, "fill_block", interrupted)
+    monkeypatch.setattr(disk_fit, "fill_block", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]
@@ -195,7 +224,7 @@ def test_a_disk_that_fills_up_is_an_error_that_cleans_up(tmp_path, monkeypatch, 
     """The system refuses to let a file grow beyond a limit, as a full disk does."""
     resource = pytest.importorskip("resource")
     counts = write_counts(tmp_path / "counts", TEXT, 3)
-    limit = to_file._derived_bytes(counts) + 800 if stage == "table" else 500
+    limit = derive.derived_bytes(counts) + 800 if stage == "table" else 500
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -233,22 +262,25 @@ def test_too_little_space_is_refused_before_any_work(tmp_path, monkeypatch):
 PEAK = """
 import re, sys
 from pathlib import Path
-from lidstone.ngram.disk.fitting.to_file import fit_to_file
-from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
-fit_to_file(sys.argv[1], sys.argv[2], ModifiedKneserNey(fallback=(0.5, 1, 1.5)), memory=int(sys.argv[3]))
+from lidstone.ngram.disk.fit import fit_to_file
+from lidstone.ngram.smoothers.registry import get_smoother
+fallbacks = {"modified-kneser-ney": (0.5, 1, 1.5), "katz": 0.5}
+smoother = get_smoother(sys.argv[4], fallback=fallbacks[sys.argv[4]])
+fit_to_file(sys.argv[1], sys.argv[2], smoother, memory=int(sys.argv[3]))
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
-def test_the_limit_is_kept(tmp_path):
+@pytest.mark.parametrize("name", ["modified-kneser-ney", "katz"])
+def test_the_limit_is_kept(tmp_path, name):
     """Counts and table take several times the limit; a fifth above it is allowed."""
     generator = np.random.default_rng(0)
     words = generator.integers(0, 20_000, 4_000_000, dtype=np.int32)
     save(count(words, Vocabulary(size=20_000, eos=0), 5), tmp_path / "counts")
     limit = 260 << 20
-    command = [sys.executable, "-c", PEAK, str(tmp_path / "counts"), str(tmp_path / "out"), str(limit)]
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "counts"), str(tmp_path / "out"), str(limit), name]
     peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) * 1024
     sizes = (tmp_path / "counts").stat().st_size, (tmp_path / "out").stat().st_size
     assert sum(sizes) > 2 * limit, sizes

@@ -35,7 +35,8 @@ CIRCLES = {
     ("ngram.table", "ngram.formats"),
     ("ngram.identity", "ngram.formats"),
     ("ngram.formats", "ngram.kenlm"),
-    ("ngram.disk.output", "ngram.disk.fitting"),
+    ("ngram.disk.output", "ngram.disk.derive"),
+    ("ngram.disk.output", "ngram.disk.fit"),
 }
 """imports between parts of a folder that close a circle"""
 

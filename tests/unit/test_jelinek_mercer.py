@@ -11,8 +11,7 @@ from tests.laws.strategies import Case, cases
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import count
-from lidstone.ngram.smoothers.held_out import learn_weights, mixture, observe
-from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer
+from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer, learn_weights, mixture, observe
 from lidstone.text.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(size=5, eos=0)

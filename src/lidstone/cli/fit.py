@@ -111,20 +111,20 @@ def fit_on_disk(
     """Fit in limited memory, here or on a Ray cluster, and map the table into memory."""
     from lidstone.ngram.cluster.counting import DEFAULT_MEMORY
     from lidstone.ngram.cluster.parted import gathered
-    from lidstone.ngram.disk.fitting.engine import RayTasks
-    from lidstone.ngram.disk.fitting.to_file import fit_to_file
+    from lidstone.ngram.disk.executors import RayExecutor
+    from lidstone.ngram.disk.fit import fit_to_file
     from lidstone.ngram.disk.memory import parse_size
     from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
     from lidstone.ngram.formats.safetensors import load_table
-    from lidstone.ngram.smoothers.plan import require_plan
+    from lidstone.ngram.smoothers.base import require_blocks
 
-    require_plan(smoother, name)
+    require_blocks(smoother, name)
     memory = DEFAULT_MEMORY if limit is None else parse_size(limit)
     whole = str(gathered(counts, memory=memory))
 
     def fit_table(target: Path) -> BackoffTable:
-        engine = RayTasks() if on_ray else None
-        fit_to_file(whole, target, smoother, memory=memory, name=name, temporary=temporary, engine=engine, show=True)
+        executor = RayExecutor() if on_ray else None
+        fit_to_file(whole, target, smoother, memory=memory, temporary=temporary, executor=executor, show=True)
         return load_table(target, verify=False)
 
     if not is_arpa(output):

@@ -28,9 +28,9 @@ class Derived:
     """Kneser-Ney's count of each node: distinct words before it, or the plain count (top order, or after `<s>`)"""
     adjusted_totals: NDArray[np.int32]
     """the sum of `adjusted` over each history's followers"""
-    histograms: tuple[NDArray[np.int64], ...]
+    histograms: tuple[NDArray[np.int64], ...] = ()
     """counts of counts of each order: entry r is how many n-grams occur r times, or more at the last entry `LARGEST`"""
-    adjusted_histograms: tuple[NDArray[np.int64], ...]
+    adjusted_histograms: tuple[NDArray[np.int64], ...] = ()
     """the same of the adjusted counts"""
 
     def restricted(self, keep: NDArray[np.bool_]) -> Derived:

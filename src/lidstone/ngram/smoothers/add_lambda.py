@@ -6,19 +6,18 @@ p(w|h) = (c(hw) + lam) / (c(h) + lam |E|)         lam = 1 is Laplace's rule; an 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, make_table, pseudo_counts
-from lidstone.ngram.smoothers.plan import Block, Plan, pseudo_count_plan
-from lidstone.ngram.table import BackoffTable
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, Ints, pseudo_counts
 
 
 @dataclass(frozen=True)
-class AddLambda:
+class AddLambda(BlockSmoother):
     """Add-lambda smoothing of the order-n counts.
 
     >>> from lidstone.ngram.counts import count
@@ -28,6 +27,7 @@ class AddLambda:
     [[0.6, 0.2, 0.2], [0.4286, 0.1429, 0.4286]]
     """
 
+    name: ClassVar[str] = "add-lambda"
     lam: float = 1.0
     """lambda, how often each event counts as seen before any text; > 0"""
 
@@ -37,14 +37,9 @@ class AddLambda:
                 f"lam must be positive and finite, not {self.lam}", hint="the paper uses 0.01, 0.05 and 0.1"
             )
 
-    def fit(self, counts: Counts) -> BackoffTable:
-        """The smoothed distribution of these counts."""
-        return make_table(self, "add-lambda", counts, *pseudo_counts(counts, counts.counts + self.lam, self.lam))
+    def prepare(self, counts: Counts) -> BlockFit:
+        """Every event weighs its count and `lam`."""
+        return pseudo_counts(counts, self._weights, self.lam)
 
-    def plan(self, counts: Counts) -> Plan:
-        """The same, block by block."""
-        return pseudo_count_plan("add-lambda", counts, partial(_weights, self.lam), self.lam, {})
-
-
-def _weights(lam: float, block: Block) -> Floats:
-    return block.counts.astype(np.float64) + lam
+    def _weights(self, counts: Ints, _: NDArray[np.bool_]) -> Floats:
+        return counts.astype(np.float64) + self.lam

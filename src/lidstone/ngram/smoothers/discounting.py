@@ -1,6 +1,7 @@
 """Interpolated discounting: take something off each count and give it to the order below.
 
-    p(w|h) = (c(hw) - D(c(hw))) / c(h) + gamma(h) p(w|h'),      gamma(h) = what was taken off / c(h)
+    p(w|h) = (c(hw) - D(c(hw))) / c(h) + gamma(h) p(w|h')                                                       (1)
+    gamma(h) = what was taken off / c(h)                                                                        (2)
 
 Kneser-Ney and absolute discounting differ only in the counts they put in and in D. Unigrams rest on the uniform.
 `SingleDiscount` is what absolute discounting and Kneser-Essen-Ney share.
@@ -19,55 +20,69 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.continuation import adjusted_counts
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, announce_fallback, check_discount, make_table, uniform
-from lidstone.ngram.smoothers.plan import Block, Plan
-from lidstone.ngram.table import BackoffTable
+from lidstone.ngram.smoothers.base import (
+    BlockFit,
+    BlockSmoother,
+    FilledBlock,
+    Floats,
+    HistoryBlock,
+    Ints,
+    check_discount,
+    uniform,
+)
 from lidstone.parallel import over_ranges, threads_for
 
+NO_TOTALS: Ints = np.empty(0, np.int32)
 
-@dataclass(frozen=True)
-class Weights:
-    """What is discounted: a number for each n-gram, and for each history the sum that its numbers are divided by."""
 
-    below: NDArray[np.int32]
-    """one for each node below the top order; after them others may follow"""
-    top: NDArray[np.int32]
-    """one per node; those below the top order are not used"""
-    totals: NDArray[np.int32] | None
-    """one per history, or None for the sums of its followers"""
-    levels: NDArray[np.int64]
+@dataclass(frozen=True, eq=False)
+class DiscountedCounts:
+    """What is discounted: the plain or the adjusted count of each n-gram; and what the sums of a history's are.
 
-    @classmethod
-    def plain(cls, counts: Counts) -> Weights:
-        """Counts as they are."""
-        totals = counts.totals if counts.is_derived else None
-        return cls(counts.counts, counts.counts, totals, counts.trie.levels)
+    Where `counts.derived` is not there yet, only what is needed of it is computed, and sums are taken by the kernel.
+    """
+
+    adjusted: bool
+    """whether Kneser-Ney's counts are discounted, or the plain ones"""
+    derived: bool
+    """whether they are taken from `counts.derived`"""
+    below: Ints
+    """otherwise the adjusted counts of the n-grams below the top order; at the top they are the plain ones"""
 
     @classmethod
-    def adjusted(cls, counts: Counts) -> Weights:
-        """Kneser-Ney's counts; what is not needed of `counts.derived` is not computed."""
-        if counts.is_derived:
-            derived = counts.derived
-            return cls(derived.adjusted, derived.adjusted, derived.adjusted_totals, counts.trie.levels)
-        return cls(adjusted_counts(counts.trie, counts.counts), counts.counts, None, counts.trie.levels)
+    def of(cls, counts: Counts, *, adjusted: bool) -> DiscountedCounts:
+        """The adjusted counts, or the plain ones."""
+        needed = adjusted and not counts.is_derived
+        return cls(adjusted, counts.is_derived, adjusted_counts(counts.trie, counts.counts) if needed else NO_TOTALS)
 
-    def of(self, order: int) -> NDArray[np.int32]:
-        """The numbers of the n-grams of an order, at the places of their nodes."""
-        return self.top if order == len(self.levels) - 1 else self.below
+    def level(self, counts: Counts, order: int) -> Ints:
+        """Those of all n-grams of an order, `<s>` left out: it is never predicted."""
+        level = counts.trie.level(order)
+        part = slice(level.start, level.stop - (order == 1))
+        if not self.adjusted:
+            return counts.counts[part]
+        if self.derived:
+            return counts.derived.adjusted[part]
+        return counts.counts[part] if order == counts.order else self.below[part]
 
+    def of_block(self, block: HistoryBlock) -> tuple[Ints, Ints]:
+        """Those of the followers, and their sum in the whole text for each history, or `NO_TOTALS`."""
+        if self.derived:
+            return (block.adjusted, block.adjusted_totals) if self.adjusted else (block.counts, block.totals)
+        plain = not self.adjusted or block.order == block.source.order
+        return block.counts if plain else self.below[block.followers], NO_TOTALS
 
-def counts_of_counts(counts: Counts, weights: Weights, order: int, *, adjusted: bool) -> NDArray[np.int64]:
-    """How many n-grams of an order have the weight 0 .. 4, and 5 or more."""
-    if counts.is_derived:
-        return counts.counts_of_counts(order, adjusted=adjusted)
-    start, stop = counts.trie.levels[order - 1 : order + 1].tolist()
-    values = weights.of(order)[start : stop - (order == 1)]  # <s> is never predicted
-    found = np.zeros((2, threads_for(len(values)), 6), np.int64)
-    parts = np.array_split(values, found.shape[1])
-    over_ranges(lambda part, _: count_small(parts[part], found[0, part], found[1, part]), len(parts), len(parts))
-    if found[1].any():
-        raise InputError("a count is negative", hint="count the text again")
-    return np.asarray(found[0].sum(axis=0))
+    def counts_of_counts(self, counts: Counts, order: int) -> NDArray[np.int64]:
+        """How many n-grams of an order have the count 0 .. 4, and 5 or more."""
+        if self.derived:
+            return counts.counts_of_counts(order, adjusted=self.adjusted)
+        values = self.level(counts, order)
+        found = np.zeros((2, threads_for(len(values)), 6), np.int64)
+        parts = np.array_split(values, found.shape[1])
+        over_ranges(lambda part, _: count_small(parts[part], found[0, part], found[1, part]), len(parts), len(parts))
+        if found[1].any():
+            raise InputError("a count is negative", hint="count the text again")
+        return np.asarray(found[0].sum(axis=0))
 
 
 @njit(cache=True, nogil=True)
@@ -81,62 +96,34 @@ def count_small(values, found, negative):  # type: ignore[no-untyped-def]
     negative[0] += below
 
 
-def interpolate(
+def discount(
     counts: Counts,
-    weights: Weights,
-    discounts: Floats,  # (order, 4): D for weights 0, 1, 2 and 3 or more
-) -> tuple[Floats, Floats, Floats]:
-    """Base, rows and backoffs of interpolated discounting at every order."""
-    first, levels = counts.trie.first, counts.trie.levels.tolist()
-    rows, backoffs = np.empty(counts.trie.size), np.empty(counts.trie.num_histories)
-    rows[: levels[1]] = 0.0
-    totals = np.empty(0, first.dtype) if weights.totals is None else weights.totals
-    for order in range(2, counts.order + 1):
-        arrays = first, weights.of(order), totals, discounts[order - 1]
-        bounds = _equal_shares(first, *levels[order - 2 : order])
-
-        def discount(part: int, _: int, arrays: Any = arrays, bounds: Any = bounds) -> None:
-            discount_children(*arrays, bounds[part], bounds[part + 1], rows, backoffs)
-
-        over_ranges(discount, len(bounds) - 1, len(bounds) - 1)
-    base = discounted_unigrams(weights.of(1)[: counts.vocab.size], discounts[0], uniform(counts))
-    return base, rows, backoffs
+    discounted: DiscountedCounts,
+    discounts: Floats,  # (order, 4): D for counts of 0, 1, 2 and 3 or more
+    fallback_orders: list[int],
+    noted: Any,
+) -> BlockFit:
+    """The fit of interpolated discounting at every order; `noted` is what the signature says of the discounts."""
+    base = _discounted_unigrams(discounted.level(counts, 1), discounts[0], uniform(counts))
+    notes = {"discounts": noted, "fallback_orders": fallback_orders}
+    return BlockFit(base, partial(_discount, discounted, discounts), notes, derived=discounted.derived)
 
 
-def _equal_shares(first: NDArray[np.int32], start: int, stop: int) -> list[int]:
-    """Histories at which shares of about equally many followers begin, a share for each thread."""
-    low, high = int(first[start]), int(first[stop])
-    threads = threads_for(high - low)
-    targets = (low + (high - low) * np.arange(1, threads) // threads).astype(first.dtype)  # else numpy copies `first`
-    return [start, *(start + np.searchsorted(first[start:stop], targets)).tolist(), stop]
-
-
-def discount_plan(name: str, counts: Counts, discounts: Floats, notes: dict[str, Any], *, adjusted: bool) -> Plan:
-    """The same, block by block; with the adjusted counts or the plain ones."""
-    weights = counts.derived.adjusted if adjusted else counts.counts
-    base = discounted_unigrams(weights[: counts.vocab.size], discounts[0], uniform(counts))
-    return Plan(name, base, partial(_fill, discounts, adjusted), notes)
-
-
-def _fill(discounts: Floats, adjusted: bool, block: Block) -> tuple[Floats, Floats]:
-    weights = block.adjusted if adjusted else block.counts
-    totals = block.adjusted_totals if adjusted else block.totals
-    rows, backoffs = np.empty(len(weights)), np.empty(len(totals))
-    discount_children(block.first, weights, totals, discounts[block.order - 1], 0, len(totals), rows, backoffs)
-    return rows, backoffs
+def _discount(discounted: DiscountedCounts, discounts: Floats, block: HistoryBlock, out: FilledBlock) -> None:
+    discount_followers(block.first, *discounted.of_block(block), discounts[block.order - 1], out.rows, out.backoffs)
 
 
 @njit(cache=True, nogil=True)
-def discount_children(first, counts, totals, discounts, start, stop, rows, backoffs):  # type: ignore[no-untyped-def]
-    """For the histories start..stop: rows = (c - D[min(c, 3)]) / total, and what is taken away becomes the backoff.
+def discount_followers(first, counts, totals, discounts, rows, backoffs):  # type: ignore[no-untyped-def]
+    """For each history: rows = (c - D[min(c, 3)]) / total, and what is taken away becomes the backoff.
 
-    D[r] <= r, so nothing goes below zero. Without `totals` it is the sum of the counts. `totals` may exceed it
-    (thresholds dropped some): that mass, too, goes to the backoff. It is found from whole numbers, so no rounding adds
-    up over many followers.
+    Followers of history i are first[i]:first[i+1], the first of all at 0. D[r] <= r, so nothing goes below zero.
+    Without `totals` it is the sum of the counts. `totals` may exceed it (thresholds dropped some): that mass, too, goes
+    to the backoff. It is found from whole numbers, so no rounding adds up over many followers.
     """
     given = len(totals) > 0
-    for history in range(start, stop):
-        begin, end = first[history], first[history + 1]
+    for history in range(len(backoffs)):
+        begin, end = first[history] - first[0], first[history + 1] - first[0]
         total = np.int64(0)
         if given:
             total = np.int64(totals[history])
@@ -150,22 +137,22 @@ def discount_children(first, counts, totals, discounts, start, stop, rows, backo
         left, ones, twos, more = total, 0, 0, 0
         for child in range(begin, end):
             count = counts[child]
-            rows[child] = (count - discounts[min(count, 3)]) / total
+            rows[child] = (count - discounts[min(count, 3)]) / total  # (1)
             left -= count
             ones, twos, more = ones + (count == 1), twos + (count == 2), more + (count > 2)
-        backoffs[history] = (left + ones * discounts[1] + twos * discounts[2] + more * discounts[3]) / total
+        backoffs[history] = (left + ones * discounts[1] + twos * discounts[2] + more * discounts[3]) / total  # (2)
 
 
-def discounted_unigrams(weights: NDArray[np.int32], discounts: Floats, floor: Floats) -> Floats:
-    """(c - D(c)) / total + (mass taken away) * floor, over the whole vocabulary."""
-    total = weights.sum()
-    taken = discounts[np.minimum(weights, 3)]
-    found: Floats = (weights - taken) / total + taken.sum() / total * floor
+def _discounted_unigrams(counts: Ints, discounts: Floats, floor: Floats) -> Floats:
+    """(1) over the whole vocabulary, with `floor` as the order below."""
+    total = counts.sum()
+    taken = discounts[np.minimum(counts, 3)]
+    found: Floats = (counts - taken) / total + taken.sum() / total * floor
     return found
 
 
 @dataclass(frozen=True)
-class SingleDiscount:
+class SingleDiscount(BlockSmoother):
     """Interpolated discounting with one discount per order."""
 
     discount: float | None = None
@@ -173,7 +160,6 @@ class SingleDiscount:
     fallback: float | None = None
     """D for orders in which no n-gram has the count 1, so that the default is undefined"""
 
-    name: ClassVar[str]
     adjusted: ClassVar[bool]
     """whether Kneser-Ney's counts are discounted, or the plain ones"""
 
@@ -181,32 +167,18 @@ class SingleDiscount:
         check_discount("discount", self.discount)
         check_discount("fallback", self.fallback)
 
-    def fit(self, counts: Counts) -> BackoffTable:
-        """The smoothed distribution of these counts."""
-        weights = self._weights(counts)
-        discounts, notes = self._discounts(counts, weights)
-        return make_table(self, self.name, counts, *interpolate(counts, weights, discounts), **notes)
+    def prepare(self, counts: Counts) -> BlockFit:
+        """One discount per order, given or from the counts of counts."""
+        discounted = DiscountedCounts.of(counts, adjusted=self.adjusted)
+        found, fallen = self._per_order(counts, discounted)
+        return discount(counts, discounted, np.outer(found, [0.0, 1.0, 1.0, 1.0]), fallen, found)
 
-    def plan(self, counts: Counts) -> Plan:
-        """The same, block by block."""
-        discounts, notes = self._discounts(counts, self._weights(counts))
-        return discount_plan(self.name, counts, discounts, notes, adjusted=self.adjusted)
-
-    def _weights(self, counts: Counts) -> Weights:
-        return Weights.adjusted(counts) if self.adjusted else Weights.plain(counts)
-
-    def _discounts(self, counts: Counts, weights: Weights) -> tuple[Floats, dict[str, Any]]:
-        """D for the weights 0, 1, 2 and 3 or more of each order, and what the signature says of them."""
-        found, fallen = self._per_order(counts, weights)
-        announce_fallback(self.name, self.fallback, fallen, stacklevel=4)
-        return np.outer(found, [0.0, 1.0, 1.0, 1.0]), {"discounts": found, "fallback_orders": fallen}
-
-    def _per_order(self, counts: Counts, weights: Weights) -> tuple[list[float], list[int]]:
+    def _per_order(self, counts: Counts, discounted: DiscountedCounts) -> tuple[list[float], list[int]]:
         """The discount of each order, and the orders that use `fallback`."""
         if self.discount is not None:
             return [self.discount] * counts.order, []
         orders = range(1, counts.order + 1)
-        found = [leaving_one_out(counts_of_counts(counts, weights, order, adjusted=self.adjusted)) for order in orders]
+        found = [leaving_one_out(discounted.counts_of_counts(counts, order)) for order in orders]
         fallen = [order for order, discount in enumerate(found, start=1) if discount is None]
         if fallen and self.fallback is None:
             kind = "adjusted count" if self.adjusted else "count"

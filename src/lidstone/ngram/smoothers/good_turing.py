@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,12 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST
-from lidstone.ngram.smoothers.base import Floats, Ints, announce_fallback, make_table, pseudo_counts
-from lidstone.ngram.smoothers.plan import Block, Plan, make_plan, pseudo_count_plan
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, Ints, copy_fit, pseudo_counts
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
-from lidstone.ngram.table import BackoffTable
 
-NAME = "good-turing"
 CHUNK = 1 << 20
 """Nodes that are looked at together, so that nothing of the size of the counts is copied."""
 
@@ -89,7 +87,7 @@ def _turing(r: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[NDArray[np.floa
 
 
 @dataclass(frozen=True)
-class GoodTuring:
+class GoodTuring(BlockSmoother):
     """Simple Good-Turing smoothing of the n-grams, made conditional.
 
     >>> from lidstone.ngram.counts import count
@@ -102,6 +100,7 @@ class GoodTuring:
     lidstone.errors.SmoothingUndefined: good-turing is undefined for order 1: ... counts of counts are {1: 3}. ...
     """
 
+    name: ClassVar[str] = "good-turing"
     confidence: float = 1.65
     """Turing's estimate is used while it is this many standard deviations off the line; 1.65 or 1.96"""
     fallback: str | None = None
@@ -115,31 +114,19 @@ class GoodTuring:
         if self.fallback is not None:
             smoother_class(self.fallback)  # a wrong name is refused at once
 
-    def fit(self, counts: Counts) -> BackoffTable:
-        """The smoothed distribution of these counts."""
+    def prepare(self, counts: Counts) -> BlockFit:
+        """Every event weighs r* of its count."""
         r, n = _frequencies(counts)
         if self._undefined(counts, r, n):
-            return self._fall_back(counts)
-        found, unseen = self._adjusted(counts, r, n)
-        weights = _weights(found, unseen, counts.counts, _seen(counts))
-        parts = pseudo_counts(counts, weights, unseen)
-        return make_table(self, NAME, counts, *parts, slope=found.slope, unseen=float(unseen))
-
-    def plan(self, counts: Counts) -> Plan:
-        """The same, block by block."""
-        r, n = _frequencies(counts)
-        if self._undefined(counts, r, n):
-            announce_fallback(NAME, self.fallback, [counts.order])
-            inner = make_plan(get_smoother(str(self.fallback)), str(self.fallback), counts)
-            return replace(inner, name=NAME, notes={"fallback_orders": [counts.order]})
-        found, unseen = self._adjusted(counts, r, n)
+            return replace(self._fallback_fit(counts), notes={"fallback_orders": [counts.order]})
+        found, unseen_types = simple_good_turing(r, n, self.confidence), _unseen_types(counts)
+        unseen = n[0] / unseen_types if unseen_types else 0.0  # r*(0)
         notes = {"slope": found.slope, "unseen": float(unseen)}
-        return pseudo_count_plan(NAME, counts, partial(_weights_of_block, found, unseen), unseen, notes)
+        return pseudo_counts(counts, partial(_weights, found, unseen), unseen, notes)
 
-    def _adjusted(self, counts: Counts, r: NDArray[np.int64], n: NDArray[np.int64]) -> tuple[Adjusted, float]:
-        """The adjusted counts, and r*(0)."""
-        unseen_types = _unseen_types(counts)
-        return simple_good_turing(r, n, self.confidence), n[0] / unseen_types if unseen_types else 0.0
+    def _fallback_fit(self, counts: Counts) -> BlockFit:
+        other = get_smoother(str(self.fallback))
+        return other.prepare(counts) if isinstance(other, BlockSmoother) else copy_fit(other.fit(counts))
 
     def _undefined(self, counts: Counts, r: NDArray[np.int64], n: NDArray[np.int64]) -> bool:
         """Without two frequencies there is no line; without n_1, or with nothing else, there is no P_0."""
@@ -153,24 +140,14 @@ class GoodTuring:
             )
         return undefined
 
-    def _fall_back(self, counts: Counts) -> BackoffTable:
-        announce_fallback(NAME, self.fallback, [counts.order])
-        table = get_smoother(str(self.fallback)).fit(counts)
-        parts = table.base, table.rows, table.backoffs
-        return make_table(self, NAME, counts, *parts, fallback_orders=[counts.order])
 
-
-def _weights(found: Adjusted, unseen: float, counts: Ints, seen: NDArray[np.bool_]) -> Floats:
-    """r* of the n-grams with a whole history, which are `seen`; the rest does not matter."""
+def _weights(found: Adjusted, unseen: float, counts: Ints, whole: NDArray[np.bool_]) -> Floats:
+    """r* of the n-grams with a whole history that occur; the rest does not matter."""
     weights = np.where(counts > 0, counts, unseen)
+    seen = whole & (counts > 0)
     place = np.searchsorted(found.frequencies, counts[seen]).clip(max=len(found.frequencies) - 1)
     weights[seen] = found.adjusted[place]
     return weights
-
-
-def _weights_of_block(found: Adjusted, unseen: float, block: Block) -> Floats:
-    seen = np.repeat(block.whole, np.diff(block.first)) & (block.counts > 0)
-    return _weights(found, unseen, block.counts, seen)
 
 
 def _frequencies(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -198,14 +175,6 @@ def _parts_with_whole_histories(counts: Counts) -> list[slice]:
         return [slice(0, counts.vocab.size)]
     starts = [counts.trie.sentence_starts(order) for order in range(2, counts.order)]
     return [*starts, counts.trie.level(counts.order)]
-
-
-def _seen(counts: Counts) -> NDArray[np.bool_]:
-    """Which nodes are n-grams with a whole history that occur."""
-    seen = np.zeros(counts.trie.size, bool)
-    for part in _parts_with_whole_histories(counts):
-        seen[part] = counts.counts[part] > 0
-    return seen
 
 
 def _unseen_types(counts: Counts) -> int:

@@ -1,11 +1,12 @@
 """Katz (1987) back-off, as Chen & Goodman read it: seen words keep a Good-Turing share, the rest backs off.
 
-    p(w|h) = d_c c(hw) / c(h)   if c(hw) > 0,   else alpha(h) p(w|h')
-    d_r = (r*/r - A) / (1 - A) for r <= k, else 1,     r* = (r+1) n_{r+1} / n_r,     A = (k+1) n_{k+1} / n_1
-    alpha(h) = (1 - sum over seen w of p(w|h)) / (1 - sum over seen w of p(w|h'))
+    p(w|h) = d_c c(hw) / c(h)   if c(hw) > 0,   else alpha(h) p(w|h')                                          (1)
+    d_r = (r*/r - A) / (1 - A) for r <= k, else 1,     r* = (r+1) n_{r+1} / n_r,     A = (k+1) n_{k+1} / n_1   (2)
+    alpha(h) = (1 - sum over seen w of p(w|h)) / (1 - sum over seen w of p(w|h'))                              (3)
 
 n_r n-grams of the order occur r times. Unigrams are discounted likewise and give to the words not seen in equal parts.
-Back-off fits the rows of a table: rows[hw] = p(w|h) - alpha(h) p(w|h'). alpha may exceed one.
+Back-off fits the rows of a table: rows[hw] = p(w|h) - alpha(h) p(w|h'). alpha may exceed one. (3) needs the finished
+probabilities of the order below, so each order is fitted when the one below it is complete (`BlockFit.backs_off`).
 
 What the definition leaves open:
 - an order whose d_r are not all in (0, 1] (n_{k+1} = 0, irregular n_r) uses the largest smaller k for which they are;
@@ -17,7 +18,8 @@ What the definition leaves open:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 from numba import njit
@@ -25,14 +27,21 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, announce_fallback, check_discount, empty_level, make_table, unigrams
-from lidstone.ngram.table import BackoffTable
+from lidstone.ngram.smoothers.base import (
+    BlockFit,
+    BlockSmoother,
+    FilledBlock,
+    Floats,
+    HistoryBlock,
+    check_discount,
+    unigrams,
+)
 
 NOTHING = 1e-9  # less probability than this, for all words not seen together, is rounding
 
 
 @dataclass(frozen=True)
-class Katz:
+class Katz(BlockSmoother):
     """Katz back-off smoothing.
 
     >>> from lidstone.ngram.counts import count
@@ -42,6 +51,7 @@ class Katz:
     [[0.0833, 0.125, 0.2917, 0.5]]
     """
 
+    name: ClassVar[str] = "katz"
     k: int = 5
     """counts above k are not discounted; 2 or more"""
     unigrams: Literal["discounted", "ml"] = "discounted"
@@ -56,24 +66,19 @@ class Katz:
             raise InputError(f"unigrams must be 'discounted' or 'ml', not {self.unigrams!r}")
         check_discount("fallback", self.fallback)
 
-    def fit(self, counts: Counts) -> BackoffTable:
-        """The smoothed distribution of these counts."""
+    def prepare(self, counts: Counts) -> BlockFit:
+        """Discount ratios from the counts of counts; `fill` backs off."""
         every_event_seen = np.count_nonzero(counts.counts[: counts.vocab.size]) == counts.vocab.event_count
         plain = self.unigrams == "ml" or every_event_seen
         factors = {order: self._factors(counts, order) for order in range(1 + plain, counts.order + 1)}
-        fallen = [order for order, (_, cut) in factors.items() if cut == 0]
-        announce_fallback("katz", self.fallback, fallen)
         base = unigrams(counts) if plain else _discounted_unigrams(counts, factors[1][0])
-        rows, backoffs = empty_level(counts)
-        probs = np.append(base, np.zeros(counts.trie.size - len(base)))  # p(w|h) of every n-gram hw
-        for order in range(2, counts.order + 1):
-            _back_off(counts, order, factors[order][0], probs, rows, backoffs)
         notes = {
             "cutoffs": {str(order): cut for order, (_, cut) in factors.items()},
             "ratios": {str(order): found[1:-1].tolist() for order, (found, _) in factors.items()},
-            "fallback_orders": fallen,
+            "fallback_orders": [order for order, (_, cut) in factors.items() if cut == 0],
         }
-        return make_table(self, "katz", counts, base, rows, backoffs, **notes)
+        by_order = {order: found for order, (found, _) in factors.items()}
+        return BlockFit(base, partial(_back_off, by_order, counts.vocab.event_count), notes, backs_off=True)
 
     def _factors(self, counts: Counts, order: int) -> tuple[Floats, int]:
         """d_r for r = 0, 1, .. k and 1 for all beyond; and the k in use, 0 for the fallback."""
@@ -109,7 +114,7 @@ def discount_ratios(histogram: NDArray[np.int64], k: int) -> Floats | None:
     share = (k + 1) * n[k + 1] / n[1]
     if share >= 1:
         return None
-    ratios: Floats = ((r + 1) * n[2:] / (r * n[1:-1]) - share) / (1 - share)
+    ratios: Floats = ((r + 1) * n[2:] / (r * n[1:-1]) - share) / (1 - share)  # (2)
     return ratios if ((ratios > 0) & (ratios <= 1)).all() else None
 
 
@@ -122,20 +127,19 @@ def _discounted_unigrams(counts: Counts, factors: Floats) -> Floats:
     return found
 
 
-def _back_off(counts: Counts, order: int, factors: Floats, probs: Floats, rows: Floats, backoffs: Floats) -> None:
-    """Fill one order's part of `probs`, `rows` and `backoffs`."""
-    trie, histories = counts.trie, counts.trie.level(order - 1)
-    bounds = histories.start, histories.stop, counts.vocab.event_count
-    _fill(trie.first, trie.suffixes, counts.counts, counts.totals, factors, *bounds, probs, rows, backoffs)
+def _back_off(factors: dict[int, Floats], events: int, block: HistoryBlock, out: FilledBlock) -> None:
+    arrays = block.first, block.suffixes, block.counts, block.totals, block.probs
+    _fill(*arrays, factors[block.order], events, out.rows, out.backoffs, out.probs)
 
 
 @njit(cache=True, nogil=True)
-def _fill(first, suffixes, counts, totals, factors, start, stop, events, probs, rows, backoffs):  # type: ignore[no-untyped-def]
-    most = len(factors) - 1
+def _fill(first, suffixes, counts, totals, below, factors, events, rows, backoffs, probs):  # type: ignore[no-untyped-def]
+    """Followers of history i are first[i]:first[i+1], the first of all at 0; p(w|h') is `below` at the suffix of hw."""
+    most, keep = len(factors) - 1, len(probs) > 0
     taken_off = np.arange(most + 1) * (1 - factors)  # what a count of r gives away; above k, nothing
     often = np.zeros(most + 1, np.int64)
-    for history in range(start, stop):
-        children = range(first[history], first[history + 1])
+    for history in range(len(backoffs)):
+        children = range(first[history] - first[0], first[history + 1] - first[0])
         kinds = seen = 0
         often[:] = 0
         rest, carry = 1.0, 0.0  # of the order below, after what it gives to the words seen; summed with compensation
@@ -145,19 +149,24 @@ def _fill(first, suffixes, counts, totals, factors, start, stop, events, probs, 
             kinds += 1
             seen += counts[child]
             often[min(counts[child], most)] += 1
-            term = probs[suffixes[child]] + carry
+            term = below[suffixes[child]] + carry
             carry = term - (rest - (rest - term))
             rest -= term
         if kinds == 0:
+            backoffs[history] = 1.0
             for child in children:
-                probs[child] = probs[suffixes[child]]
+                rows[child] = 0.0
+                if keep:
+                    probs[child] = below[suffixes[child]]
             continue
         discounted = kinds < events and rest > NOTHING
         left = totals[history] - seen + (often * taken_off).sum()  # thresholds may have dropped some
         total = totals[history] + (left == 0) if discounted else seen
-        backoffs[history] = max(left, left == 0) / total / rest if discounted else 0.0
+        backoffs[history] = max(left, left == 0) / total / rest if discounted else 0.0  # (3)
         for child in children:
-            lower = backoffs[history] * probs[suffixes[child]]
+            lower = backoffs[history] * below[suffixes[child]]
             factor = factors[min(counts[child], most)] if discounted else 1.0
-            probs[child] = counts[child] * factor / total if counts[child] else lower
-            rows[child] = probs[child] - lower
+            own = counts[child] * factor / total if counts[child] else lower  # (1)
+            rows[child] = own - lower
+            if keep:
+                probs[child] = own

@@ -12,19 +12,17 @@ epsilon = gamma / (1 + gamma), p(w|h) = (1 - epsilon) c(hw)/c(h) + epsilon u(w).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, make_table, mix, uniform, unigrams, whole_histories
-from lidstone.ngram.smoothers.plan import Block, Plan, mix_plan
-from lidstone.ngram.table import BackoffTable
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, mix, uniform, unigrams
 
 
 @dataclass(frozen=True)
-class LabelSmoothing:
+class LabelSmoothing(BlockSmoother):
     """Per-position label smoothing of the order-n counts.
 
     >>> from lidstone.ngram.counts import count
@@ -36,6 +34,7 @@ class LabelSmoothing:
     [[0.4833, 0.0333, 0.4833]]
     """
 
+    name: ClassVar[str] = "label-smoothing"
     gamma: float | None = None
     """strength of the uniform against the text, 0 or more, as in the paper; 0.1 where epsilon is not given either"""
     epsilon: float | None = None
@@ -51,24 +50,17 @@ class LabelSmoothing:
         if self.epsilon is not None and not 0 <= self.epsilon <= 1:
             raise InputError(f"epsilon must be from 0 to 1, not {self.epsilon}", hint="0.1 is usual")
 
-    def fit(self, counts: Counts) -> BackoffTable:
-        """The smoothed distribution of these counts."""
-        shares = np.where(whole_histories(counts), self._share, 0.0)
-        return make_table(self, "label-smoothing", counts, self._base(counts), *mix(counts, shares))
+    def prepare(self, counts: Counts) -> BlockFit:
+        """The share of c(hw)/c(h) is one for all whole histories."""
+        base = uniform(counts)
+        if counts.order == 1:
+            base = self._share * unigrams(counts) + (1 - self._share) * base
+        return mix(base, self._shares)
 
-    def plan(self, counts: Counts) -> Plan:
-        """The same, block by block."""
-        return mix_plan("label-smoothing", self._base(counts), partial(_shares, self._share))
+    def _shares(self, block: HistoryBlock) -> Floats:
+        return np.where(block.whole, self._share, 0.0)
 
     @property
     def _share(self) -> float:
         """What the text keeps."""
         return 1 / (1 + self.gamma) if self.gamma is not None else 1 - float(self.epsilon or 0)
-
-    def _base(self, counts: Counts) -> Floats:
-        base = uniform(counts)
-        return self._share * unigrams(counts) + (1 - self._share) * base if counts.order == 1 else base
-
-
-def _shares(share: float, block: Block) -> Floats:
-    return np.where(block.whole, share, 0.0)

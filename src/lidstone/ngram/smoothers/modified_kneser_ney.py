@@ -3,29 +3,25 @@
     p(w|h) = (a(hw) - D(a(hw))) / a(h.) + gamma(h) p(w|h'),    D(r) = D_1, D_2 or D_3+
 
 a is the adjusted count: how many distinct words precede the n-gram; plain counts at the top order and after `<s>`.
-    D_r = r - (r+1) Y t_{r+1} / t_r,   Y = t_1 / (t_1 + 2 t_2),   t_r n-grams of that order have adjusted count r.
+    D_r = r - (r+1) Y t_{r+1} / t_r,   Y = t_1 / (t_1 + 2 t_2),   t_r n-grams of that order have adjusted count r.  (1)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, announce_fallback, make_table
-from lidstone.ngram.smoothers.discounting import Weights, counts_of_counts, discount_plan, interpolate
-from lidstone.ngram.smoothers.plan import Plan
-from lidstone.ngram.table import BackoffTable
-
-NAME = "modified-kneser-ney"
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother
+from lidstone.ngram.smoothers.discounting import DiscountedCounts, discount
 
 
 @dataclass(frozen=True)
-class ModifiedKneserNey:
+class ModifiedKneserNey(BlockSmoother):
     """Modified Kneser-Ney smoothing.
 
     >>> from lidstone.ngram.counts import count
@@ -36,6 +32,7 @@ class ModifiedKneserNey:
     lidstone.errors.SmoothingUndefined: modified-kneser-ney is undefined for order 1: the counts of counts ...
     """
 
+    name: ClassVar[str] = "modified-kneser-ney"
     fallback: tuple[float, float, float] | None = None
     """discounts for orders whose counts of counts leave them undefined (lmplz --discount_fallback: 0.5, 1, 1.5)"""
 
@@ -49,27 +46,17 @@ class ModifiedKneserNey:
                 hint="lmplz uses (0.5, 1.0, 1.5)",
             )
 
-    def fit(self, counts: Counts) -> BackoffTable:
-        """The smoothed distribution of these counts."""
-        weights = Weights.adjusted(counts)
-        discounts, notes = self._all_discounts(counts, weights)
-        return make_table(self, NAME, counts, *interpolate(counts, weights, discounts), **notes)
-
-    def plan(self, counts: Counts) -> Plan:
-        """The same, block by block."""
-        return discount_plan(NAME, counts, *self._all_discounts(counts, Weights.adjusted(counts)), adjusted=True)
-
-    def _all_discounts(self, counts: Counts, weights: Weights) -> tuple[Floats, dict[str, Any]]:
-        """D for the weights 0, 1, 2 and 3 or more of each order, and what the signature says of them."""
-        found = [self._discounts(counts, weights, order) for order in range(1, counts.order + 1)]
+    def prepare(self, counts: Counts) -> BlockFit:
+        """Three discounts per order, from the counts of counts."""
+        discounted = DiscountedCounts.of(counts, adjusted=True)
+        found = [self._discounts(counts, discounted, order) for order in range(1, counts.order + 1)]
         fallen = [order for order, d in enumerate(found, start=1) if d is None]
-        announce_fallback(NAME, self.fallback, fallen, stacklevel=4)
         discounts = np.array([[0.0, *(self.fallback if d is None else d)] for d in found])  # type: ignore[misc]
-        return discounts, {"discounts": discounts[:, 1:].tolist(), "fallback_orders": fallen}
+        return discount(counts, discounted, discounts, fallen, discounts[:, 1:].tolist())
 
-    def _discounts(self, counts: Counts, weights: Weights, order: int) -> list[float] | None:
+    def _discounts(self, counts: Counts, discounted: DiscountedCounts, order: int) -> list[float] | None:
         """D_1, D_2, D_3+ of one order, or None where they are undefined and the fallback is used."""
-        histogram = counts_of_counts(counts, weights, order, adjusted=True)
+        histogram = discounted.counts_of_counts(counts, order)
         discounts = chen_goodman(histogram)
         if discounts is None and self.fallback is None:
             raise SmoothingUndefined(
@@ -92,7 +79,7 @@ def chen_goodman(histogram: NDArray[np.int64]) -> list[float] | None:
     if not t[1:4].all():
         return None
     y = t[1] / (t[1] + 2 * t[2])
-    discounts = [float(r - (r + 1) * y * t[r + 1] / t[r]) for r in (1, 2, 3)]
+    discounts = [float(r - (r + 1) * y * t[r + 1] / t[r]) for r in (1, 2, 3)]  # (1)
     return discounts if all(0 <= d <= r for r, d in enumerate(discounts, start=1)) else None
 
 

@@ -9,18 +9,16 @@ Where thresholds dropped n-grams, N_1+ counts those that are left, and the count
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import Floats, Ints, make_table, mix, uniform, unigrams
-from lidstone.ngram.smoothers.plan import Block, Plan, mix_plan
-from lidstone.ngram.table import BackoffTable
-from lidstone.ngram.trie import sum_children
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, mix, uniform, unigrams
 
 
 @dataclass(frozen=True)
-class WittenBell:
+class WittenBell(BlockSmoother):
     """Witten-Bell smoothing, interpolated.
 
     >>> from lidstone.ngram.counts import count
@@ -30,28 +28,17 @@ class WittenBell:
     [[0.381, 0.5238, 0.0952], [0.5524, 0.4095, 0.0381]]
     """
 
-    def fit(self, counts: Counts) -> BackoffTable:
-        """The smoothed distribution of these counts."""
-        share = _share(counts.trie.first, counts.counts, counts.totals)
-        return make_table(self, "witten-bell", counts, _base(counts), *mix(counts, share))
+    name: ClassVar[str] = "witten-bell"
 
-    def plan(self, counts: Counts) -> Plan:
-        """The same, block by block."""
-        return mix_plan("witten-bell", _base(counts), _share_of_block)
-
-
-def _share_of_block(block: Block) -> Floats:
-    return _share(block.first, block.counts, block.totals)
+    def prepare(self, counts: Counts) -> BlockFit:
+        """The share of c(hw)/c(h) falls with the number of different followers."""
+        distinct = np.count_nonzero(counts.counts[: counts.vocab.size])
+        seen = counts.tokens / (counts.tokens + distinct)
+        return mix(seen * unigrams(counts) + (1 - seen) * uniform(counts), _share)
 
 
-def _share(first: Ints, counts: Ints, totals: Ints) -> Floats:
+def _share(block: HistoryBlock) -> Floats:
     """c(h) / (c(h) + N_1+(h.)) of each history."""
-    types = sum_children(first, (counts > 0).astype(np.int32))
-    share: Floats = totals / np.maximum(totals + types, 1)
+    types = block.sum_followers((block.counts > 0).astype(np.int32))
+    share: Floats = block.totals / np.maximum(block.totals + types, 1)
     return share
-
-
-def _base(counts: Counts) -> Floats:
-    distinct = np.count_nonzero(counts.counts[: counts.vocab.size])
-    seen = counts.tokens / (counts.tokens + distinct)
-    return seen * unigrams(counts) + (1 - seen) * uniform(counts)

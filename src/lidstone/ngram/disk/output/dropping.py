@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from lidstone.files import atomic_write
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.fitting.arrays import CountFiles, chunks, history_blocks
-from lidstone.ngram.disk.fitting.engine import Threads
-from lidstone.ngram.disk.fitting.to_file import block_nodes, with_derived
+from lidstone.ngram.disk.derive import CountFiles, chunks, history_blocks, with_derived
+from lidstone.ngram.disk.executors import ThreadExecutor
+from lidstone.ngram.disk.fit import block_nodes
 from lidstone.ngram.disk.memory import plan
 from lidstone.ngram.disk.output.assembly import write_links
 from lidstone.ngram.disk.output.stream_file import Shape, StreamFile
 from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
-from lidstone.ngram.formats.safetensors import load_counts, make_metadata, vocabulary_parts
+from lidstone.ngram.formats.safetensors import make_metadata, vocabulary_parts
 from lidstone.ngram.trie import sum_children
 
 
@@ -32,9 +32,10 @@ def drop_to_file(
 
     `folder` is for temporary files.
     """
-    whole, nodes = load_counts(path, verify=False), block_nodes(plan(memory), workers)
+    (files, whole), nodes = CountFiles.load(path), block_nodes(plan(memory), workers)
     with limit_pages(int(memory * PAGE_SHARE), whole.counts):
-        _, counts = with_derived(whole, CountFiles.at(path), folder, nodes=nodes, engine=Threads(workers))
+        executor = ThreadExecutor(workers)
+        _, counts = with_derived(whole, files, folder, nodes=nodes, executor=executor)
         with limit_pages(int(memory * PAGE_SHARE), counts.derived.adjusted):
             Dropping(counts, tuple(thresholds), nodes).write(output, workers, memory)
 

@@ -72,6 +72,11 @@ class Target:
             return values
         return Written(zlib.crc32(data), len(data))
 
+    def read(self, size: int) -> NDArray[Any]:
+        """The first `size` values, mapped into memory; those that are written later appear there."""
+        with Path(self.path).open("rb") as file:
+            return MappedArray(file.fileno(), self.start, Shape(self.dtype, size)).array
+
 
 def _write_all(file: BinaryIO | io.FileIO, data: memoryview) -> None:
     """Write all of it, in pieces that stay in the processor's cache."""

@@ -1,6 +1,6 @@
-"""Who computes blocks: threads of this process, or the workers of a Ray cluster. Results come in order.
+"""Executors of blocks: threads of this process, or the workers of a Ray cluster. Results come in order.
 
-A task is a function of `CountArrays` and a few numbers. At most a few results are in memory at once.
+A task is a function of opened files and a few numbers. At most a few results are in memory at once.
 """
 
 from __future__ import annotations
@@ -11,46 +11,53 @@ from typing import Any, Protocol
 
 from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
-from lidstone.ngram.disk.fitting.arrays import CountArrays, CountFiles
 from lidstone.parallel import bounded_lookahead
 from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
 
 Task = Callable[..., Any]
 
 
-class Engine(Protocol):
+class Files(Protocol):
+    """Where the arrays of a task stand."""
+
+    def open(self) -> Any:
+        """Map them into memory."""
+        ...
+
+
+class Executor(Protocol):
     """Runs a task for each of some arguments."""
 
     workers: int
     remote: bool
     """whether the work is done by other processes, with memory of their own"""
 
-    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
-        """The results of task(arrays, *argument), in the order of the arguments."""
+    def run(self, task: Task, files: Files, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
+        """The results of task(opened, *argument), in the order of the arguments; `opened` is `files.open()`."""
         ...
 
 
-class Threads:
+class ThreadExecutor:
     """The cores of this machine."""
 
     def __init__(self, workers: int) -> None:
         self.workers, self.remote = workers, False
 
-    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+    def run(self, task: Task, files: Files, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results, a few computed ahead."""
         with ThreadPoolExecutor(self.workers) as pool:
-            started = (pool.submit(task, arrays, *argument) for argument in arguments)
+            started = (pool.submit(task, opened, *argument) for argument in arguments)
             for future in bounded_lookahead(started, self.workers):
                 yield future.result()
 
 
-class RayTasks:
+class RayExecutor:
     """The workers of the Ray cluster that this process is connected to. They need the files at the same paths."""
 
     def __init__(self) -> None:
         self.workers, self.remote = count_workers(), True
 
-    def run(self, task: Task, files: CountFiles, arrays: CountArrays, arguments: Iterable[Any]) -> Iterator[Any]:
+    def run(self, task: Task, files: Files, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results. Ray runs the tasks of a lost worker again; they give the same result."""
         import ray
 
@@ -65,7 +72,7 @@ class RayTasks:
             yield result
 
 
-def _run_task(shared: tuple[Task, CountFiles, str], argument: tuple[Any, ...]) -> tuple[Any, Any]:
+def _run_task(shared: tuple[Task, Files, str], argument: tuple[Any, ...]) -> tuple[Any, Any]:
     """On a worker: the error, as message and hint, or the result."""
     task, files, version = shared
     try:

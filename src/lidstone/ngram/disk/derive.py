@@ -1,0 +1,238 @@
+"""A count file that does not fit in memory: its arrays in blocks, and what is derived from them in a second file.
+
+The followers of neighbouring histories stand side by side, so a block of histories is a slice of every array. Nothing
+is read before it is used; `pages.limit_pages` gives pages back to the system when there are too many.
+
+The continuation count of an n-gram is the number of n-grams whose suffix it is. These are anywhere in the order above,
+so counters of a window of n-grams are held in memory while the suffix links of the order above are read once, from
+start to end; with several windows, several times. Totals are local to a block of histories.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from lidstone.errors import InputError
+from lidstone.files import write_errors
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.derived import LARGEST, Derived, count_values
+from lidstone.ngram.disk.executors import Executor
+from lidstone.ngram.disk.memory import chunk_size
+from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Target
+from lidstone.ngram.disk.pieces import Ints
+from lidstone.ngram.disk.workspace import check_space
+from lidstone.ngram.formats.checked_tensors import read_arrays
+from lidstone.ngram.formats.safetensors import load_counts
+from lidstone.ngram.trie import Trie, sum_children
+from lidstone.parallel import bounded_lookahead, cores
+from lidstone.text.source import stamp
+from lidstone.text.vocabulary import Vocabulary
+
+Floats = NDArray[np.float64]
+Histogram = NDArray[np.int64]
+DERIVED = ("totals", "adjusted", "adjusted_totals")
+WINDOW = 8
+"""Counters of a window for each node of a block: a counter takes 4 or 8 bytes, a node of a block `fit.NODE_BYTES`."""
+
+
+class OpenedCounts(NamedTuple):
+    """Counts mapped into memory, and the probabilities of the orders that are fitted already, where they are needed."""
+
+    counts: Counts
+    probs: Floats = np.empty(0)
+
+
+@dataclass(frozen=True)
+class CountFiles:
+    """Where counts stand: in a count file, and what was derived from it in a second one."""
+
+    counts: str
+    changed: tuple[str, int, int] | None
+    """the path, size and time of change of the count file"""
+    vocab: Vocabulary
+    """without strings"""
+    derived: str | None = None
+    probs: Target | None = None
+    """where p(w|h) of the n-grams below the top order is being written, in a third file"""
+
+    @classmethod
+    def load(cls, path: str | Path) -> tuple[CountFiles, Counts]:
+        """A count file as it is now, and the counts in it, mapped into memory without being verified."""
+        changed, counts = stamp(path), load_counts(path, verify=False)
+        return cls(str(path), changed, replace(counts.vocab, tokens=None)), counts
+
+    def open(self) -> OpenedCounts:
+        """Map the arrays into memory; an error if the count file has changed."""
+        self.check()
+        arrays, _ = read_arrays(self.counts, verify=False)
+        more = read_arrays(self.derived, verify=False)[0] if self.derived else arrays
+        stored = Derived(more["totals"], more["adjusted"], more["adjusted_totals"]) if "totals" in more else None
+        trie = Trie(*(arrays[name] for name in ("levels", "words", "suffixes", "first")))
+        probs = np.empty(0) if self.probs is None else self.probs.read(trie.num_histories)
+        return OpenedCounts(Counts(self.vocab, trie, arrays["counts"], stored=stored), probs)
+
+    def check(self) -> None:
+        """Refuse a count file that changed."""
+        if stamp(self.counts) != self.changed:
+            hint = "wait until it is written, then try again; all nodes must see the same file"
+            raise InputError(f"{self.counts} changed while it was read", hint=hint)
+
+
+def history_blocks(trie: Trie, order: int, limit: int) -> Iterator[tuple[int, int]]:
+    """The histories of order - 1 words in stretches that have, with their followers, at most `limit` nodes.
+
+    A history is never cut, so one with more followers is a stretch of its own.
+    """
+    first, level = trie.first, trie.level(order - 1)
+    start = level.start
+    while start < level.stop:
+        most = start + int(first[start]) + limit
+        nodes = range(start + 1, level.stop + 1)
+        found = bisect.bisect_right(nodes, most, key=lambda node: node + int(first[node]))
+        stop = nodes[max(found - 1, 0)]
+        yield start, stop
+        start = stop
+
+
+def chunks(part: slice, size: int) -> Iterator[slice]:
+    """A slice in pieces of at most `size`.
+
+    >>> list(chunks(slice(3, 8), 4))
+    [slice(3, 7, None), slice(7, 8, None)]
+    """
+    for start in range(part.start, part.stop, size):
+        yield slice(start, min(start + size, part.stop))
+
+
+def with_derived(
+    counts: Counts, files: CountFiles, folder: Path, *, nodes: int, executor: Executor
+) -> tuple[CountFiles, Counts]:
+    """The counts with totals and adjusted counts, which are in the count file or are written to `folder`."""
+    if counts.stored is not None:
+        return files, counts
+    check_space(folder, derived_bytes(counts), work="fitting")
+    files = derive_to_file(counts, files, folder / "derived.safetensors", nodes=nodes, executor=executor)
+    return files, replace(counts, stored=read_derived(counts, files, nodes))
+
+
+def derived_bytes(counts: Counts) -> int:
+    """How large the file of what is derived from counts will be."""
+    return counts.counts.itemsize * (counts.trie.size + 2 * counts.trie.num_histories)
+
+
+def derive_to_file(counts: Counts, files: CountFiles, path: Path, *, nodes: int, executor: Executor) -> CountFiles:
+    """Write totals and adjusted counts; `nodes` are held in memory at once by each worker."""
+    trie, dtype = counts.trie, counts.counts.dtype
+    shapes = {"adjusted": trie.size, "totals": trie.num_histories, "adjusted_totals": trie.num_histories}
+    with write_errors(path):
+        file = StreamFile(path, {name: Shape(dtype, size) for name, size in shapes.items()}, {"kind": "derived"})
+        try:
+            _write_adjusted(file, files, counts, nodes, executor)
+            _write_totals(file, counts, nodes)
+            file.finish()
+        finally:
+            file.close()
+    return replace(files, derived=str(path))
+
+
+def read_derived(counts: Counts, files: CountFiles, nodes: int) -> Derived:
+    """What was written, mapped into memory, and the counts of counts."""
+    arrays, _ = read_arrays(str(files.derived), verify=False)
+    totals, adjusted, adjusted_totals = (arrays[name] for name in DERIVED)
+    trie = counts.trie
+    with ThreadPoolExecutor(cores()) as pool:
+        plain = list(pool.map(lambda order: _histogram(counts.counts, trie, order, nodes), range(1, trie.order + 1)))
+        changed = list(pool.map(lambda order: _histogram(adjusted, trie, order, nodes), range(1, trie.order)))
+    return Derived(totals, adjusted, adjusted_totals, tuple(plain), (*changed, plain[-1]))
+
+
+def _write_adjusted(file: StreamFile, files: CountFiles, counts: Counts, nodes: int, executor: Executor) -> None:
+    trie = counts.trie
+    parts = ((order, part) for order in range(1, trie.order) for part in chunks(trie.level(order), WINDOW * nodes))
+    windows = ((order, part.start, part.stop) for order, part in parts)
+    write = functools.partial(write_window, file.target("adjusted"))
+    for found in executor.run(write, files, OpenedCounts(counts), windows):
+        file.take("adjusted", found)
+    for part in chunks(trie.level(trie.order), nodes):
+        file.append("adjusted", _without_start(counts.counts[part], trie, part.start))
+
+
+def write_window(target: Target, opened: OpenedCounts, order: int, start: int, stop: int) -> Part:
+    """Write the adjusted counts of the nodes start..stop, all of one order below the top."""
+    return target.write(start, adjusted_window(opened.counts, order, start, stop))
+
+
+def adjusted_window(counts: Counts, order: int, start: int, stop: int) -> Ints:
+    """Adjusted counts of the nodes start..stop, all of one order below the top."""
+    trie, window = counts.trie, np.zeros(stop - start, counts.counts.dtype)
+    _count_between(trie.suffixes[trie.level(order + 1)], start, window)
+    plain = max(trie.sentence_starts(order).start, start)
+    if plain < stop:
+        window[plain - start :] = counts.counts[plain:stop]
+    return _without_start(window, trie, start)
+
+
+def _without_start(values: Ints, trie: Trie, start: int) -> Ints:
+    """With zero for `<s>`, which is never predicted."""
+    at = trie.vocab_size - start
+    if not 0 <= at < len(values):
+        return values
+    values = values.copy()
+    values[at] = 0
+    return values
+
+
+def _write_totals(file: StreamFile, counts: Counts, nodes: int) -> None:
+    """Totals of blocks of histories, by threads that write them: with a block in memory for each."""
+    adjusted, trie = file.read("adjusted"), counts.trie
+    values = {"totals": counts.counts, "adjusted_totals": adjusted.array}
+    write = functools.partial(_write_sums, trie, {name: (file.target(name), values[name]) for name in values})
+    size = chunk_size(trie.num_histories, nodes, cores())
+    blocks = (block for order in range(2, trie.order + 1) for block in history_blocks(trie, order, size))
+    with ThreadPoolExecutor(cores()) as pool:
+        for written in bounded_lookahead((pool.submit(write, *block) for block in blocks), cores()):
+            for name, part in written.result().items():
+                file.take(name, part)
+            adjusted.drop()
+
+
+def _write_sums(trie: Trie, arrays: Mapping[str, tuple[Target, Ints]], start: int, stop: int) -> dict[str, Part]:
+    """Write the sums over the followers of the histories start..stop."""
+    first = trie.first[start : stop + 1]
+    return {name: target.write(start, sum_children(first, array)) for name, (target, array) in arrays.items()}
+
+
+def _histogram(values: Ints, trie: Trie, order: int, nodes: int) -> Histogram:
+    """How many values of an order are 0, 1, .. `LARGEST` or more."""
+    parts = chunks(trie.level(order), nodes)
+    return histogram_of(_without_start(values[part], trie, part.start) for part in parts)
+
+
+def histogram_of(parts: Iterable[Ints]) -> Histogram:
+    """How many values are 0, 1, .. `LARGEST` or more, up to the largest there is.
+
+    >>> histogram_of([np.array([1, 3]), np.array([1])]).tolist()
+    [0, 2, 0, 1]
+    """
+    found = np.zeros(LARGEST + 1, np.int64)
+    for part in parts:
+        count_values(part, found)
+    return found[: int(np.max(np.flatnonzero(found), initial=0)) + 1].copy()
+
+
+@njit(cache=True, nogil=True)
+def _count_between(suffixes, start, window):  # type: ignore[no-untyped-def]
+    for suffix in suffixes:
+        at = suffix - start
+        if 0 <= at < len(window):
+            window[at] += 1

@@ -1,0 +1,237 @@
+"""Fitting counts that do not fit in memory: `fit_to_file`.
+
+    count file -> derived counts (a temporary file) -> discounts -> blocks of histories -> table file
+
+The smoother sees the whole text through its counts of counts and its words (`BlockSmoother.prepare`); then each block
+of histories gives rows and backoffs that are written at once. An order begins when the one below it is complete. The
+file has the very bytes of `smoother.fit(counts)` and `save`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone import __version__
+from lidstone.errors import InputError, format_error
+from lidstone.files import atomic_write, write_errors
+from lidstone.ngram.counts import Counts
+from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, chunks, history_blocks, with_derived
+from lidstone.ngram.disk.executors import Executor, ThreadExecutor
+from lidstone.ngram.disk.memory import chunk_size, format_size, resident
+from lidstone.ngram.disk.memory import plan as plan_memory
+from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Target
+from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
+from lidstone.ngram.disk.workspace import check_space, workspace
+from lidstone.ngram.formats.checked_tensors import read_arrays, release, verify_arrays
+from lidstone.ngram.formats.remote import as_url
+from lidstone.ngram.formats.safetensors import make_metadata, vocabulary_parts
+from lidstone.ngram.formats.validate import check_counts, check_trie
+from lidstone.ngram.smoothers.base import (
+    BlockFit,
+    BlockSmoother,
+    FilledBlock,
+    HistoryBlock,
+    make_signature,
+    prepare_fit,
+    require_blocks,
+)
+from lidstone.parallel import cores
+from lidstone.progress import progress_bar
+
+NODE_BYTES = 96
+"""Of a block, per history and per follower: rows, backoffs, offsets, and the terms that they are made of."""
+COPIED_NODES = 1 << 21
+"""Copied at once, from pages of one file to pages of another."""
+COPIED = ("levels", "words", "suffixes", "first")
+"""What the table has in common with the counts: the trie."""
+Advance = Callable[[float], None]
+
+
+def fit_to_file(
+    counts: str | Path,
+    output: str | Path,
+    smoother: Any,
+    *,
+    memory: int,
+    temporary: str | Path | None = None,
+    executor: Executor | None = None,
+    verify: bool = True,
+    show: bool = False,
+) -> None:
+    """Fit a smoother to a count file, in about `memory` bytes; the file is that of `smoother.fit` and `save`.
+
+    Temporary files stand in `temporary`, or beside the output, and are removed at the end. With a Ray executor, workers
+    need them, and the count file, at the same paths; `memory` is then that of each.
+    """
+    require_blocks(smoother, type(smoother).__name__)
+    if url := as_url(counts):
+        raise InputError(f"{url} cannot be mapped into memory", hint="copy it to a local file first")
+    target, executor = Path(output), executor or ThreadExecutor(cores())
+    nodes, pages = _budget(memory, executor)
+    files, loaded = CountFiles.load(counts)
+    identity = {"counts": files.changed, "lidstone": __version__}
+    with (
+        workspace(target, identity, Path(temporary) if temporary else None, work="fitting") as folder,
+        limit_pages(pages, loaded.counts),
+    ):
+        if verify:
+            verify_counts(counts, loaded, pages)
+        files, loaded = with_derived(loaded, files, folder, nodes=nodes, executor=executor)
+        with limit_pages(pages, loaded.derived.adjusted):
+            job = _FitJob(loaded, files, prepare_fit(smoother, loaded), nodes, pages, executor)
+            job.write(target, smoother, folder, show=show)
+
+
+def _budget(memory: int, executor: Executor) -> tuple[int, int]:
+    """The nodes of a block, and how much this process may occupy before it gives pages back.
+
+    Workers of a cluster have `memory` each, and this process has as much for itself.
+    """
+    if executor.remote:
+        return block_nodes(memory, 0), resident() + memory
+    return block_nodes(plan_memory(memory), executor.workers), int(memory * PAGE_SHARE)
+
+
+def block_nodes(memory: int, workers: int) -> int:
+    """How many nodes a block may have if each worker has one and results of as many more wait."""
+    return max(1, memory // 2 // ((2 * workers + 1) * NODE_BYTES))
+
+
+def verify_counts(path: str | Path, counts: Counts, memory: int) -> None:
+    """All that `load_counts` checks, of counts that were loaded without it."""
+    arrays, metadata = read_arrays(path, verify=False)
+    with limit_pages(memory, arrays["counts"]):
+        verify_arrays(path, arrays, metadata)
+    release(arrays["counts"])
+    try:
+        check_trie(counts.trie, counts.vocab)
+        check_counts(counts)
+    except InputError as error:
+        raise format_error(path, f"its parts do not fit together ({error})") from error
+
+
+@dataclass(frozen=True)
+class _FitJob:
+    """A fit that is ready to be written."""
+
+    counts: Counts
+    files: CountFiles
+    fit: BlockFit
+    nodes: int
+    """how many a block may have"""
+    pages: int
+    """how many bytes this process may occupy before it gives pages back"""
+    executor: Executor
+
+    def write(self, target: Path, smoother: BlockSmoother, folder: Path, *, show: bool) -> None:
+        """Write the table; it appears when it is complete. `folder` is for temporary files."""
+        signature = make_signature(smoother, smoother.name, self.counts, self.fit.notes)
+        strings, vocabulary = vocabulary_parts(self.counts.vocab)
+        metadata = make_metadata("table", {"vocabulary": vocabulary, "signature": signature})
+        shapes = self._shapes(strings)
+        _check_output_space(target.resolve().parent, sum(shape.nbytes for shape in shapes.values()))
+        bar = progress_bar(self.counts.trie.size, "fitting", show=show)
+        with self._probs(folder) as probs, atomic_write(target) as temporary, bar as advance:
+            file = StreamFile(temporary, shapes, metadata)
+            try:
+                self._copy(file, strings)
+                self._fill(file, probs, advance)
+                self.files.check()
+                file.finish()
+            finally:
+                file.close()
+
+    def _shapes(self, strings: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
+        trie, number = self.counts.trie, np.dtype(np.float64)
+        copied: dict[str, NDArray[Any]] = {name: getattr(trie, name) for name in COPIED}
+        shapes = {name: Shape(array.dtype, len(array)) for name, array in copied.items()}
+        shapes |= {"base": Shape(number, self.counts.vocab.size), "rows": Shape(number, trie.size)}
+        shapes |= {"backoffs": Shape(number, trie.num_histories)}
+        return shapes | {name: Shape(array.dtype, len(array)) for name, array in strings.items()}
+
+    def _copy(self, file: StreamFile, strings: Mapping[str, NDArray[Any]]) -> None:
+        """Write what the table has in common with the counts, the trie and the words; and the unigrams."""
+        for name, array in {
+            **strings,
+            "base": self.fit.base,
+            "rows": np.zeros(int(self.counts.trie.levels[1])),
+        }.items():
+            file.append(name, array)
+        file.file.flush()
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self.counts.trie, name) for name in COPIED}
+        parts = [(name, part) for name in COPIED for part in chunks(slice(0, len(arrays[name])), COPIED_NODES)]
+
+        def write(part: tuple[str, slice]) -> Part:
+            name, chunk = part
+            return file.target(name).write(chunk.start, arrays[name][chunk])
+
+        with ThreadPoolExecutor(cores()) as pool:
+            for (name, _), written in zip(parts, pool.map(write, parts), strict=True):
+                file.take(name, written)
+
+    @contextlib.contextmanager
+    def _probs(self, folder: Path) -> Iterator[StreamFile | None]:
+        """A temporary file for p(w|h) of the n-grams below the top order, if the fit backs off to them."""
+        trie = self.counts.trie
+        if not self.fit.backs_off or trie.order == 1:
+            yield None
+            return
+        shape, path = Shape(np.dtype(np.float64), trie.num_histories), folder / "probs"
+        check_space(folder, shape.nbytes, work="fitting")
+        with write_errors(path):
+            file = StreamFile(path, {"probs": shape}, {})
+            try:
+                file.append("probs", np.append(self.fit.base, 0.0))
+                yield file
+            finally:
+                file.close()
+
+    def _fill(self, file: StreamFile, probs: StreamFile | None, advance: Advance) -> None:
+        """Write rows and backoffs, order by order."""
+        trie, opened, files = self.counts.trie, OpenedCounts(self.counts), self.files
+        targets = {name: file.target(name) for name in ("rows", "backoffs")}
+        if probs is not None:
+            targets["probs"] = probs.target("probs")
+            opened, files = OpenedCounts(self.counts, probs.read("probs").array), replace(files, probs=targets["probs"])
+        task = functools.partial(fill_block, self.fit, targets)
+        size = chunk_size(trie.size, self.nodes, self.executor.workers)
+        with limit_pages(self.pages, opened.probs):
+            for order in range(2, trie.order + 1):
+                blocks = ((order, *block) for block in history_blocks(trie, order, size))
+                for parts, filled in self.executor.run(task, files, opened, blocks):
+                    for name, part in parts.items():
+                        (probs if probs and name == "probs" else file).take(name, part)
+                    advance(filled)
+
+
+def _check_output_space(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        hint = "free some space, or write to another disk"
+        raise InputError(f"the table takes {format_size(needed)}; {folder} has {format_size(free)}", hint=hint)
+
+
+def fill_block(
+    fit: BlockFit, targets: Mapping[str, Target], opened: OpenedCounts, order: int, start: int, stop: int
+) -> tuple[dict[str, Part], int]:
+    """Write what the histories start..stop, of order - 1 words each, become; says how many rows."""
+    block = HistoryBlock(order, start, stop, opened.counts, opened.probs)
+    out = FilledBlock.empty(block, keep=fit.backs_off and order < opened.counts.order)
+    fit.fill(block, out)
+    parts = {
+        "rows": targets["rows"].write(block.followers.start, out.rows),
+        "backoffs": targets["backoffs"].write(start, out.backoffs),
+    }
+    if len(out.probs):
+        parts["probs"] = targets["probs"].write(block.followers.start, out.probs)
+    return parts, len(out.rows)

@@ -1,1 +1,0 @@
-"""Fitting, and dropping rare n-grams, of counts that do not fit in memory."""
