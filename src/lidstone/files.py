@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,6 +53,34 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to `folder` when the block ends, and removed if the block fails."""
+    try:
+        made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            yield made
+            made.chmod(0o755)
+            _replace_folder(made, folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LidstoneError(f"cannot write {folder}: {reason}", hint="check the disk and the path") from error
+
+
+def _replace_folder(made: Path, folder: Path) -> None:
+    """Rename `made` to `folder`; an existing folder is moved away just before that and then deleted."""
+    try:
+        made.replace(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as removed:
+            folder.replace(Path(removed) / "old")
+            made.replace(folder)
+
+
 def reserve(file: BinaryIO, size: int) -> None:
     """Give an empty file its size, and its space where the system can: a full disk shows now, and writing is faster."""
     try:
@@ -66,6 +95,15 @@ def write_text(path: str | Path, text: str) -> None:
     """Write `text` to `path` atomically, as UTF-8."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def hash_file(path: Path, algorithm: str = "sha256") -> str:
+    """The hash of a file, in hex."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def read_json(path: str | Path, hint: str = "", read: Callable[[Path], bytes] = Path.read_bytes) -> Any:

@@ -10,10 +10,10 @@ pytest.importorskip("pydantic")
 pytest.importorskip("sacremoses")
 pytest.importorskip("tokenizers")
 
-from lidstone.lab.corpus.catalogue import read_corpus, segment_lines
+from lidstone.lab.corpus.catalogue import CORPORA, IWSLT14, read_corpus
+from lidstone.lab.corpus.named import segment_lines
 from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.corpus.sources import DATASETS, IWSLT14_XML
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.recipe.sections import Corpus
 from lidstone.text.reader import read_lines
@@ -84,12 +84,12 @@ def test_the_checksums_of_the_download_are_those_of_the_original_files(data_dir)
         for info in archive:
             if info.name.endswith(".xml"):
                 sums[info.name.rpartition("/")[2]] = hashlib.sha256(archive.extractfile(info).read()).hexdigest()
-    assert sums == IWSLT14_XML
+    assert sums == IWSLT14.contents
 
 
 @pytest.mark.parametrize("name", ["wikitext2", "wikitext2-raw", "multi30k"])
 def test_the_checksums_of_downloads_are_those_of_the_corpora_here(name, data_dir):
-    dataset = DATASETS[name]
+    dataset = CORPORA[name]
     known = {item.file: item.checksum for item in dataset.downloads if not item.members} | dataset.contents
     for file, expected in known.items():
         path = data_dir / dataset.folder / file

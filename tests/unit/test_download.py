@@ -15,9 +15,9 @@ from lidstone.errors import DataError
 from lidstone.files import try_lock
 from lidstone.lab.corpus import download
 from lidstone.lab.corpus.archives import extract
-from lidstone.lab.corpus.download import get_dataset
-from lidstone.lab.corpus.sources import DATASETS, Dataset, Download
-from lidstone.lab.corpus.transfer import fetch
+from lidstone.lab.corpus.catalogue import CORPORA
+from lidstone.lab.corpus.download import fetch, get_dataset
+from lidstone.lab.corpus.named import Download, NamedCorpus
 
 BODY = bytes(range(256)) * 4000  # 1,024,000 bytes
 
@@ -272,10 +272,10 @@ def offer(host, monkeypatch, *, archive=None, sha=None, contents=None):
     host.files = {"/a.txt": b"A\n", "/toy.tgz": archive}
     downloads = (
         Download((f"{host.url}/a.txt",), "a.txt", sha256(b"A\n")),
-        Download((f"{host.url}/toy.tgz",), "toy.tgz", sha or sha256(archive), (("top/b.txt", "b.txt"),)),
+        Download((f"{host.url}/toy.tgz",), "toy.tgz", sha or sha256(archive), ("top/b.txt",)),
     )
-    toy = Dataset("toy", "toy-corpus", "none", downloads, contents or {})
-    monkeypatch.setitem(DATASETS, "toy", toy)
+    toy = NamedCorpus("toy", "none", "toy-corpus", downloads=downloads, contents=contents or {})
+    monkeypatch.setitem(CORPORA, "toy", toy)
 
 
 def get_toy():
@@ -350,7 +350,7 @@ def test_an_unknown_corpus_is_answered_with_the_nearest_name():
 
 
 def test_every_real_source_is_on_the_web_with_sound_checksums():
-    for dataset in DATASETS.values():
+    for dataset in CORPORA.values():
         sums = [item.checksum for item in dataset.downloads] + list(dataset.contents.values())
         assert all(re.fullmatch(r"[0-9a-f]{64}|md5:[0-9a-f]{32}", value) for value in sums)
         assert all(url.startswith("https://") for item in dataset.downloads for url in item.urls)

@@ -15,7 +15,7 @@ import pytest
 
 from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeError
 from lidstone.lab.corpus.archives import extract
-from lidstone.lab.corpus.cache import cache_root
+from lidstone.lab.corpus.named import cache_root
 from lidstone.lab.recipe.recipe import load_recipe, make_recipe
 from lidstone.lab.recipe.yaml import parse_yaml
 from lidstone.lab.report.runs import read_run

@@ -281,7 +281,7 @@ def test_another_users_process_that_was_faster_is_no_error(tmp_path, monkeypatch
         raise PermissionError(errno.EACCES, "Permission denied", str(folder))
 
     recipe = lm(tmp_path, ["a b", "b c", "c a"] * 20)
-    monkeypatch.setattr("lidstone.lab.corpus.cache._replace_folder", refuse)
+    monkeypatch.setattr("lidstone.files._replace_folder", refuse)
     if faster:
         prepared = prepare_corpus(recipe)
         assert prepare_corpus(recipe).train.sha256 == prepared.train.sha256

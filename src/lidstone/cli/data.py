@@ -21,11 +21,11 @@ def get(
     as_json: JSON = False,
 ) -> None:
     """Download a corpus into the cache, or verify it if it is there already."""
+    from lidstone.lab.corpus.catalogue import CORPORA
     from lidstone.lab.corpus.download import get_dataset
-    from lidstone.lab.corpus.sources import DATASETS
 
-    if name in DATASETS:
-        say(f"{name}: {DATASETS[name].licence}")
+    if name in CORPORA and CORPORA[name].downloads:
+        say(f"{name}: {CORPORA[name].licence}")
     fetched = get_dataset(name)
     if as_json:
         facts = {"name": name, "folder": str(fetched.folder), "fresh": fetched.fresh, "files": fetched.files}
@@ -38,9 +38,9 @@ def get(
 @data_app.command("list")
 def list_corpora(as_json: JSON = False) -> None:
     """List the corpora known by name, where each was found, and which files are missing."""
-    from lidstone.lab.corpus.inventory import known_corpora
+    from lidstone.lab.corpus.catalogue import CORPORA
 
-    found = known_corpora()
+    found = [CORPORA[name].locate() for name in sorted(CORPORA)]
     if as_json:
         print_json([corpus.to_dict() for corpus in found])
     else:

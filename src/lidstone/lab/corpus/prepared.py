@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lidstone.errors import FileFormatError
-from lidstone.files import parse_json, verify_checksum, with_checksum
-from lidstone.lab.corpus.cache import sha256_of
+from lidstone.files import hash_file, parse_json, verify_checksum, with_checksum
 from lidstone.lab.corpus.pipeline import Ids, TextPipeline
 from lidstone.text.vocabulary import Vocabulary
 
@@ -137,7 +136,7 @@ def save(prepared: Prepared, folder: Path) -> None:
     for split in SPLITS:
         arrays[f"{split}.words"] = getattr(prepared, split).words
     np.savez(folder / "ids.npz", **arrays)
-    files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
+    files = {path.name: hash_file(path) for path in sorted(folder.iterdir())}
     _write_json(folder / MANIFEST, with_checksum({**prepared.manifest, "files": files}))
 
 
@@ -173,7 +172,7 @@ def _verify(folder: Path, manifest: dict[str, Any]) -> None:
     if manifest["format"] != FORMAT:
         raise ValueError(f"format {manifest['format']}, not {FORMAT}")
     for file in ("ids.npz", "target.json", "source.json"):
-        if file in manifest["files"] and sha256_of(folder / file) != manifest["files"][file]:
+        if file in manifest["files"] and hash_file(folder / file) != manifest["files"][file]:
             raise ValueError(f"{file} has changed")
 
 

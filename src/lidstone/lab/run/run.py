@@ -18,9 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from lidstone.errors import RunError
-from lidstone.files import try_lock
+from lidstone.files import new_folder, try_lock
 from lidstone.hf.perplexity import window_of
-from lidstone.lab.corpus.cache import new_folder
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared, Split
 from lidstone.lab.recipe.recipe import Recipe

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lidstone.errors import InputError, RunError
-from lidstone.lab.corpus.cache import cache_root
+from lidstone.lab.corpus.named import cache_root
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingText
