@@ -28,8 +28,8 @@ from _timing import interleaved, peak_memory, wall_and_cpu, write_results
 
 import lidstone as ld
 from lidstone.ngram.counts import count_ids
+from lidstone.text.bpe import learn_bpe, subword_vocabulary
 from lidstone.text.reader import read_lines
-from lidstone.text.tokenizer import learn_bpe, subword_vocabulary
 
 WIDTH = 512
 

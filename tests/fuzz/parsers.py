@@ -167,7 +167,7 @@ def codes() -> list[bytes]:
 
 
 def use_codes(path: Path) -> None:
-    from lidstone.text.tokenizer import BPE
+    from lidstone.text.bpe import BPE
 
     BPE.load(path).encode_lines(["the cat sat"])
 

@@ -16,9 +16,9 @@ from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.recipe.sections import Corpus
+from lidstone.text.bpe import BPE
 from lidstone.text.reader import read_lines
 from lidstone.text.source import open_bytes
-from lidstone.text.tokenizer import BPE
 
 SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lidstone.text.bpe import BPE
 from lidstone.text.reader import read_lines
-from lidstone.text.tokenizer import BPE
 
 # lines and pieces: the validation and test rows of the data table of Malagutti et al. 2024
 SIZES = {"valid.de": 175_309, "valid.en": 171_339, "test.de": 155_088, "test.en": 150_178}

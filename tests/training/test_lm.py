@@ -22,7 +22,7 @@ from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
 from lidstone.lab.run.setup import make_batches, make_model
 from lidstone.lab.run.use import continue_prompt, evaluate_files, make_mixture, own_ngram
-from lidstone.text.sequences import IGNORED, length_batches, pieces
+from lidstone.text.datasets import IGNORED, length_batches, pieces
 
 EOS = 2
 

@@ -23,7 +23,7 @@ from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.recipe.recipe import load_recipe, make_recipe
 from lidstone.lab.recipe.sections import Corpus
-from lidstone.text.merges import learn_merges
+from lidstone.text.bpe import learn_merges
 from lidstone.text.vocabulary import Vocabulary
 
 

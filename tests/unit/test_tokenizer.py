@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, TextError
+from lidstone.text.bpe import BPE, learn_bpe, subword_vocabulary
 from lidstone.text.corpora import embedded_corpus
-from lidstone.text.tokenizer import BPE, learn_bpe, subword_vocabulary
 
 LINES = [" ".join(sentence) for sentence in embedded_corpus()[:400]]
 LEARNT = learn_bpe(LINES, 300)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.hf.perplexity import Floats, SentenceScores, evaluating, score_sentences
 from lidstone.ngram.formats.validate import check_normalised
+from lidstone.text.datasets import Ids
 from lidstone.text.history import histories_of, history_after, recent
-from lidstone.text.sequences import Ids
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.text.sequences import IGNORED, Ids, length_batches, padded, pair_inputs, pieces
+from lidstone.text.datasets import IGNORED, Ids, length_batches, padded, pair_inputs, pieces
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,9 +21,8 @@ from lidstone.ngram.derived import Derived, derive
 from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict
 from lidstone.text.datasets import Sentences, check_vocabulary, id_stream
-from lidstone.text.display import html_table
 from lidstone.text.history import sentence_stream
-from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.vocabulary import Vocabulary, html_table
 from lidstone.text.words import Blank, Sources, read_words
 
 

@@ -25,9 +25,8 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.scoring import Perplexity, perplexity_of
 from lidstone.ngram.trie import Trie
 from lidstone.text.datasets import Sentences, id_stream
-from lidstone.text.display import html_table
 from lidstone.text.history import recent, sentence_stream
-from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.vocabulary import Vocabulary, html_table
 
 History = Sequence[int]
 

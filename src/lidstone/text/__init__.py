@@ -1,1 +1,1 @@
-"""From raw text to ids: vocabularies, tokenizers, and what a history is; `reading/` opens files."""
+"""From raw text to ids: source, reader, tokens, words; vocabularies, subwords, training data, and what a history is."""

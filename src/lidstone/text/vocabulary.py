@@ -2,8 +2,7 @@
 
 A `Vocabulary` has the ids 0..size-1. Its *event space* E is all of them but the unpredictable ones (pad, a
 model's own bos). The sentence start in histories is none of these: it is `bos == size`, so that it
-cannot be confused with a model's special ids, which may coincide (GPT-2: bos = eos = pad). The special ids of
-Hugging Face tokenizers are handled in `text/from_tokenizer.py`.
+cannot be confused with a model's special ids, which may coincide (GPT-2: bos = eos = pad).
 """
 
 from __future__ import annotations
@@ -13,15 +12,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lidstone.errors import InputError
-from lidstone.text.display import SHOWN, html_table, shortened
 
 UNK, BOS, EOS = "<unk>", "<s>", "</s>"
+SHOWN = 4
+"""How many values a short display shows"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,12 +71,13 @@ class Vocabulary:
     def from_tokenizer(cls, tokenizer: Any, *, size: int | None = None) -> Vocabulary:
         """Read a Hugging Face tokenizer; `size` is the model's, where its embedding matrix is padded.
 
-        See `text/from_tokenizer.py` for the roles of bos, pad, cls, mask, sep and unk.
+        eos is predicted even if it is also bos or pad (GPT-2). Tokenizers without eos end sentences with sep (BERT).
+        bos, pad, cls and mask are not predicted, unless they are eos or unk. unk is predicted like a word; if it is eos
+        (GPT-2, whose bytes cover every text) there is no unknown word. Ids without a string, which exist if the model's
+        matrix is larger than the tokenizer, are not predicted either.
         """
-        from lidstone.text.from_tokenizer import specials_of, strings_of
-
-        tokens = strings_of(tokenizer, size)
-        eos, unpredictable, unk = specials_of(tokenizer)
+        tokens = _strings_of(tokenizer, size)
+        eos, unpredictable, unk = _specials_of(tokenizer)
         unused = (token for token, string in enumerate(tokens) if string == f"<unused-{token}>")
         return cls(len(tokens), eos, (*unpredictable, *unused), unk, tokens)
 
@@ -232,3 +234,64 @@ def _validate_tokens(tokens: tuple[str, ...], size: int) -> None:
         seen: set[str] = set()
         twice = next(token for token in tokens if token in seen or seen.add(token))  # type: ignore[func-returns-value]
         raise InputError(f"the token {twice!r} occurs twice in the vocabulary", hint="list each word once")
+
+
+def _strings_of(tokenizer: Any, size: int | None) -> tuple[str, ...]:
+    """The string of each id; `<unused-ID>` where the tokenizer has none."""
+    strings = {number: string for string, number in tokenizer.get_vocab().items()}
+    needed = max(strings, default=-1) + 1
+    if size is not None and size < needed:
+        raise InputError(
+            f"size={size} is too small for a tokenizer with ids up to {needed - 1}",
+            hint="pass the number of rows of the model's embedding matrix",
+        )
+    return tuple(strings.get(number, f"<unused-{number}>") for number in range(size or needed))
+
+
+def _specials_of(tokenizer: Any) -> tuple[int, tuple[int, ...], int | None]:
+    """The ids (eos, unpredictable, unk)."""
+    eos = _first_of(tokenizer, "eos_token_id", "sep_token_id")
+    if eos is None:
+        raise InputError("the tokenizer has neither eos nor sep", hint="set tokenizer.eos_token")
+    unk = getattr(tokenizer, "unk_token_id", None)
+    others = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "pad", "cls", "mask")}
+    unpredictable = sorted(token for token in others - {eos, unk} if token is not None)
+    return eos, tuple(unpredictable), None if unk == eos else unk
+
+
+def _first_of(tokenizer: Any, *names: str) -> int | None:
+    values = (getattr(tokenizer, name, None) for name in names)
+    return next((value for value in values if value is not None), None)
+
+
+def shortened(values: Sequence[Any]) -> str:
+    """The first values, and their number.
+
+    >>> shortened(("a", "b")), shortened(range(9000))
+    ("('a', 'b')", '(0, 1, 2, 3, ... 9,000 in all)')
+    """
+    first = ", ".join(_brief(value) for value in values[:SHOWN])
+    return f"({first}, ... {len(values):,} in all)" if len(values) > SHOWN else f"({first})"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 24 else f"{text[:20]}...{text[-1]}"
+
+
+def html_table(title: str, facts: Mapping[str, Any]) -> str:
+    """Names and values as an HTML table; None is left out, whole numbers get separators.
+
+    >>> html_table("Counts", {"tokens": 12345, "thresholds": None})
+    '<table><caption>Counts</caption><tr><th>tokens</th><td>12,345</td></tr></table>'
+    """
+    rows = (
+        f"<tr><th>{escape(name)}</th><td>{escape(_text(value))}</td></tr>"
+        for name, value in facts.items()
+        if value is not None
+    )
+    return f"<table><caption>{escape(title)}</caption>{''.join(rows)}</table>"
+
+
+def _text(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

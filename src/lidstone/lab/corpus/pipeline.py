@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lidstone.errors import DataError, TextError
-from lidstone.text.tokenizer import BPE
+from lidstone.text.bpe import BPE
 from lidstone.text.vocabulary import EOS, UNK, Vocabulary
 
 BOS, PAD = "<bos>", "<pad>"

@@ -29,8 +29,8 @@ from lidstone.lab.corpus.pipeline import TextPipeline, build_vocabulary, encode_
 from lidstone.lab.corpus.prepared import SPLITS, Prepared, Sentences, Split, tokens_sha256
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.recipe.sections import Corpus
+from lidstone.text.bpe import BPE, learn_bpe
 from lidstone.text.corpora import split_sentences
-from lidstone.text.tokenizer import BPE, learn_bpe
 from lidstone.text.vocabulary import Vocabulary
 
 log = logging.getLogger("lidstone")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
 from lidstone.hf.perplexity import Floats
-from lidstone.text.sequences import Ids
+from lidstone.text.datasets import Ids
 
 _HINT = "it needs sentence_good and sentence_bad, in JSON"
 

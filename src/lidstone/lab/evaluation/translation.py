@@ -21,7 +21,7 @@ import numpy as np
 from lidstone.errors import InputError
 from lidstone.lab.evaluation.effect import Effect
 from lidstone.lab.evaluation.significance import Comparison, same_length, warnings_for
-from lidstone.text.sequences import Ids, length_batches, padded
+from lidstone.text.datasets import Ids, length_batches, padded
 
 if TYPE_CHECKING:
     from torch import Tensor
