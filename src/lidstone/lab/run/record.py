@@ -15,14 +15,14 @@ import math
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from lidstone import __version__
-from lidstone.errors import FileFormatError, LidstoneError
+from lidstone.errors import FileFormatError, LidstoneError, RunError
 from lidstone.files import atomic_write, read_json, try_lock, with_checksum, write_text
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
@@ -33,12 +33,17 @@ if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
 
 
+Done = TypeVar("Done")
 SCHEMA = 1
 SENTENCES = "sentences.json.gz"
 EXPLORER = "explorer.json"
 HISTORIES = 40
 """How many histories the explorer has."""
 _IRRELEVANT = ("sweep", "methods", "name")  # keys of a recipe that do not change what is trained
+
+
+class RunBusy(RunError):
+    """Another process computes this run."""
 
 
 def run_id(recipe: Recipe, prepared: Prepared) -> str:
@@ -84,6 +89,21 @@ def peak_memory() -> int | None:
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def find_or_compute(folder: Path, find: Callable[[], Done | None], compute: Callable[[], Done]) -> Done:
+    """What `find` gives for a run's folder; if that is None, `compute` it while holding the folder's lock.
+
+    A run that another process completes in the meantime is found; one that it is still computing is a `RunBusy`.
+    """
+    found = find()
+    if found is not None:
+        return found
+    with try_lock(folder.parent, folder.name) as mine:
+        if not mine:
+            raise RunBusy(f"another process is training {folder}", hint="wait until it has finished, or stop it")
+        found = find()
+        return compute() if found is None else found
 
 
 def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]) -> None:

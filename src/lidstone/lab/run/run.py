@@ -7,18 +7,17 @@ a few updates instead.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from lidstone.errors import RunError
-from lidstone.files import new_folder, try_lock
+from lidstone.files import new_folder
 from lidstone.hf.perplexity import window_of
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared, Split
@@ -28,6 +27,7 @@ from lidstone.lab.run.record import (
     SCHEMA,
     SENTENCES,
     add_name,
+    find_or_compute,
     peak_memory,
     read_record,
     run_id,
@@ -71,12 +71,17 @@ def train(
         with first_process_first():
             prepared = prepare_corpus(recipe)
     folder = Path(output) / run_id(recipe, prepared)
-    found = _complete_run(folder, recipe.regularizer.name)
-    if found is not None:
-        return found
-    with contextlib.nullcontext() if process_rank() > 0 else _only_process(folder):
+
+    def find() -> TrainedRun | None:
+        return _complete_run(folder, recipe.regularizer.name)
+
+    def compute() -> TrainedRun:
         _check_unfinished(folder, resume)
         return train_run(recipe, prepared, folder, resume=resume, tensorboard=tensorboard, watch=watch)
+
+    if process_rank() > 0:  # the first process holds the lock
+        return find() or compute()
+    return find_or_compute(folder, find, compute)
 
 
 def train_run(
@@ -193,15 +198,6 @@ def _table_signature(model: Any, loss: Any) -> Any:
 
     residual = residual_of(model)
     return loss.signature.get("table") if residual is None else residual.signature
-
-
-@contextlib.contextmanager
-def _only_process(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run; an error if another process holds it."""
-    with try_lock(folder.parent, folder.name) as mine:
-        if not mine:
-            raise RunError(f"another process is training {folder}", hint="wait until it has finished, or stop it")
-        yield
 
 
 def _check_unfinished(folder: Path, resume: bool) -> None:

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lidstone.errors import LidstoneError, RunError
-from lidstone.files import read_json, try_lock, with_checksum, write_text
+from lidstone.files import read_json, with_checksum, write_text
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.record import read_record, run_id
+from lidstone.lab.run.record import RunBusy, find_or_compute, read_record, run_id
 from lidstone.lab.run.setup import cached_corpus
 from lidstone.lab.sweep.grid import Cell
 
@@ -157,10 +157,7 @@ def compute(job: Job) -> Outcome:
 
 def compute_once(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     """Do the work of a job unless it is complete or another process does it; an error becomes an outcome."""
-    with try_lock(Path(job.output), job.name) as mine:
-        if not mine:
-            return Outcome("busy")
-        return _outcome(job, lambda job: finished(job) or work(job))
+    return _outcome(job, lambda job: find_or_compute(job.folder, lambda: finished(job), lambda: work(job)))
 
 
 def finished(job: Job) -> Outcome | None:
@@ -245,6 +242,8 @@ def _time_updates(job: Job) -> Outcome:
 def _outcome(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     try:
         return work(job)
+    except RunBusy:
+        return Outcome("busy")
     except LidstoneError as error:
         log.info("%s %s: failed: %s", job.name, job.label, error)
         return Outcome("failed", message=str(error))
