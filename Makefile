@@ -93,7 +93,7 @@ bench: .venv/.installed
 	for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || exit 1; done
 
 results: .venv/.installed
-	$(BIN)/python results/make.py
+	$(BIN)/python -m results pages
 
 docs: .venv/.installed
 	NO_MKDOCS_2_WARNING=1 PYTHONWARNINGS=ignore $(BIN)/python -m mkdocs build --strict --quiet

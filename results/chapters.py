@@ -1,23 +1,26 @@
-"""The chapters on WikiText-2 and Multi30k: the paper's methods in words, pictures and tables."""
+"""The chapters of docs/results.md: each study in words, pictures and tables."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import pages
-from opening import regime
-from pages import percent, picture
-from reading import both_metrics, contrasts, findings, recommendation
-from sizes import CHOSEN, sizes, studied
-from study import HERE, Study
-
+import results
+from lidstone.files import parse_json, write_text
 from lidstone.lab.evaluation.significance import warnings_for
 from lidstone.lab.report import Report
 from lidstone.lab.report.comparisons import CompareRuns
-from lidstone.lab.report.render import to_markdown
+from lidstone.lab.report.packed import read_bytes
+from lidstone.lab.report.render import number, signed, to_markdown
 from lidstone.lab.report.runs import Run
+from results import BLIMP, NGRAMS
+from results.findings import both_metrics, contrasts, findings, recommendation
+from results.opening import CHOSEN, FRACTIONS, regime, sized_study, studied
+from results.study import Study, mean_on_test, of_common_seeds, on_test, percent, seeds
 
 COST = (
     "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); two measurements differed by "
@@ -69,7 +72,7 @@ def chapter(title: str, study: Study, more_before: Sequence[str] = (), more: str
             "### What the runs say\n",
             *reading,
             "",
-            picture(report, study.folder.name) if report else "",
+            picture(report, study.file.stem) if report else "",
             weak_test(study, "in the tables of means"),
             *tables(study),
             perplexities(study) if study.metric == "bleu" else "",
@@ -83,13 +86,23 @@ def chapter(title: str, study: Study, more_before: Sequence[str] = (), more: str
 def write_page(study: Study) -> None:
     """The page of a study, with every setting that was tried."""
     every = [run for name in study.recipe.method_names for runs in study.tried(name) for run in runs]
-    Report.from_runs(every, compare=CompareRuns(exact=True)).to_html(pages.PAGES / f"{study.folder.name}.html")
+    Report.from_runs(every, compare=CompareRuns(exact=True)).to_html(results.PAGES / f"{study.file.stem}.html")
+
+
+def picture(report: Report, name: str) -> str:
+    """Scores and learning curves of a report, as figures in docs/images."""
+    figures = {"Test scores": "scores", "Learning curves": f"curves-valid-{report.metric.key}"}
+    with TemporaryDirectory() as folder:
+        report.plots(folder, formats=("svg",))
+        for kind in figures.values():
+            write_text(results.DOCS / "images" / f"{name}-{kind}.svg", (Path(folder) / f"{kind}.svg").read_text())
+    return "".join(f"![{title}](images/{name}-{kind}.svg)\n\n" for title, kind in figures.items())
 
 
 def about(study: Study) -> str:
     """What was trained on what."""
     run, recipe = study.runs("none")[0], study.recipe
-    record = json.loads(run.path.read_text(encoding="utf-8"))
+    record = parse_json(read_bytes(run.path))
     return (
         f"V = {run.signature['vocabulary_size']:,} (BPE, {recipe.tokenizer.merges:,} merges learnt on the training "
         f"text), {run.signature['model_parameters']:,} parameters ({recipe.model.layers} layers of width "
@@ -97,7 +110,7 @@ def about(study: Study) -> str:
         f"Test: {run.signature['test_sentences']:,} sentences, "
         f"{run.metrics['test']['tokens']:,} tokens. One core of an AMD EPYC for each run, torch "
         f"{record['versions']['torch']}. {_scorers(run)}Settings were chosen on {_validation(study)}. {_edges(study)}"
-        f"All settings are in [results/{study.folder.name}.yaml](../results/{study.folder.name}.yaml)."
+        f"All settings are in [results/{study.file.stem}.yaml](../results/{study.file.stem}.yaml)."
     )
 
 
@@ -210,11 +223,161 @@ def best_seeds(study: Study) -> str:
 
 def costs(study: Study) -> str:
     """What each method costs: time of an update over a plain one, measured apart, and the memory of its runs."""
-    file = HERE.parent / "benchmarks" / "results" / "methods.json"
-    measured = json.loads(file.read_text())["regularised_over_plain"][study.folder.name]
+    file = results.HERE.parent / "benchmarks" / "results" / "methods.json"
+    measured = json.loads(file.read_text())["regularised_over_plain"][study.file.stem]
     lines = ["| Method | Speed over None | Peak memory |", "|:--|--:|--:|"]
     for method in study.recipe.method_names:
         if (runs := study.runs(method)) and method in measured:
             memory = min(run.cost["peak_memory_bytes"] for run in runs)
             lines.append(f"| {method} | {measured[method]:.2f} | {memory / 1e6:,.0f} MB |")
     return "\n".join(lines) + "\n"
+
+
+def tatoeba() -> str:
+    """The chapter on Tatoeba, where the network is the better model."""
+    study = Study.of("tatoeba")
+    title = f"Language modelling: {percent(study.recipe.corpus.fraction)} of Tatoeba's English sentences"
+    before = [regime(studied("tatoeba")), _seed_by_seed(study)]
+    return plain_chapter(title, study, before, [refined(study), minimal_pairs(study)])
+
+
+def _seed_by_seed(study: Study) -> str:
+    """Which methods beat the unregularized model with every seed; said where no † is possible."""
+    scores = {name: on_test(study.runs(name)) for name in study.recipe.method_names}
+    none = scores.pop("none")
+    tested = {name: values for name, values in scores.items() if len(values) > 1}
+    note = weak_test(study, "here", systems=len(tested))
+    ahead = ", ".join(f"`{name}`" for name, values in tested.items() if none and max(values) < min(none))
+    if not note or not ahead:
+        return note
+    return f"{note}On the test set every seed of these methods is better than every seed of none: {ahead}.\n"
+
+
+def lafand(name: str) -> str:
+    """The chapter on one pair of languages of LAFAND-MT."""
+    study = Study.of(name)
+    return plain_chapter(f"Translation with little data: {study.languages} (LAFAND-MT)", study)
+
+
+def plain_chapter(title: str, study: Study, before: Sequence[str] = (), after: Sequence[str] = ()) -> str:
+    """A study with a table of all its methods; nothing before the unregularized model has been run."""
+    report = study.report([name for name in study.recipe.method_names if name != "none"], scopes=("seeds",))
+    if report is None or not study.runs("none"):
+        return ""
+    write_page(study)
+    other = (
+        study.report(study.recipe.method_names, metric="chrf", scopes=("seeds",)) if study.metric == "bleu" else None
+    )
+    tables = [to_markdown(found.table()) for found in (report, other) if found is not None]
+    pictures = picture(report, study.file.stem)
+    return "\n".join([f"## {title}\n", about(study) + "\n", *before, pictures, *tables, *filter(None, after)])
+
+
+def minimal_pairs(study: Study) -> str:
+    """BLiMP by phenomenon: the networks of a study, its n-gram model, and the mixture with the plain network."""
+    columns = _judges(study)
+    if not columns:
+        return "Minimal pairs (BLiMP) have not been measured yet.\n"
+    lines = ["| BLiMP, % | " + " | ".join(columns) + " |", "|:--|" + "--:|" * len(columns)]
+    for row in columns["none"][0]["phenomena"]:
+        cells = (mean(found["phenomena"][row]["accuracy"] for found in runs) for runs in columns.values())
+        lines.append(f"| {row.replace('_', ' ')} | {' | '.join(f'{100 * cell:.1f}' for cell in cells)} |")
+    lines.append(f"| **all** | {' | '.join(f'{_overall(runs):.1f}' for runs in columns.values())} |")
+    return "### Minimal pairs\n\n" + "\n".join(lines) + "\n"
+
+
+def grammar(study: Study) -> list[str]:
+    """Minimal pairs in one sentence; nothing before they have been measured."""
+    columns = _judges(study)
+    if not columns:
+        return []
+    shares = sorted(((_overall(runs), name) for name, runs in columns.items()), reverse=True)
+    told = "; ".join(f"{name} {share:.1f}" for share, name in shares)
+    return [
+        "- **Grammar**, the percentage of minimal pairs (BLiMP) whose good sentence is likelier, 50 by chance, best "
+        f"first: {told} ({study.recipe.name}, {seeds(max(map(len, columns.values())))})."
+    ]
+
+
+def _judges(study: Study) -> dict[str, list[dict[str, Any]]]:
+    """What was measured for each method, for the n-gram model and for the mixture; nothing before none was."""
+    kept = json.loads(BLIMP.read_text()) if BLIMP.is_file() else {}
+    found = {name: [kept[run.id] for run in study.runs(name) if run.id in kept] for name in study.recipe.method_names}
+    found = {name: runs for name, runs in found.items() if runs}
+    if "none" not in found:
+        return {}
+    return {
+        **found,
+        "n-gram alone": [run["ngram"] for run in found["none"]],
+        "none + n-gram": [run["mixture"] for run in found["none"]],
+    }
+
+
+def _overall(runs: Sequence[dict[str, Any]]) -> float:
+    return 100 * mean(run["accuracy"] for run in runs)
+
+
+TEXT = (
+    "In the best setting of strength and dropout of each method, learning rate and length of training were changed one "
+    "at a time: a regularized network may profit from longer training. Perplexity on validation / test, seed 1. The "
+    "table above has what is best on validation, here in bold."
+)
+
+
+def refined(study: Study) -> str:
+    """The methods of a study with each change of training; nothing for a recipe without any."""
+    changes = [(key.partition(".")[2], value) for key, values in study.recipe.sweep.refine.items() for value in values]
+    methods = [name for name in study.recipe.method_names if study.runs(name)]
+    if not changes or not methods:
+        return ""
+    training = study.recipe.training
+    usual = f"{_told('learning_rate', training.learning_rate)}, {_told('epochs', training.epochs)}"
+    heads = ["Method", "Dropout", usual, *(_told(name, value) for name, value in changes)]
+    lines = [f"| {' | '.join(heads)} |", "|:--|" + "--:|" * (len(heads) - 1)]
+    for name in methods:
+        chosen = study.runs(name)[0]
+        tried = [min(study.grid(name), key=lambda runs: study.order(runs[0])), *study.refined(name)]
+        scores = " | ".join(_scores(study, runs, chosen) for runs in tried)
+        lines.append(f"| {name} | {chosen.config['model']['dropout']} | {scores} |")
+    return f"### Learning rate and length of training\n\n{TEXT}\n\n" + "\n".join(lines) + "\n"
+
+
+def _told(name: str, value: object) -> str:
+    return f"{value} epochs" if name == "epochs" else f"{name.replace('_', ' ')} {value}"
+
+
+def _scores(study: Study, runs: Sequence[Run], chosen: Run) -> str:
+    """The first seed of a setting, on validation and test; bold if it is the chosen one."""
+    if not runs:
+        return ""
+    text = " / ".join(number(runs[0].value(split, study.metric)) for split in ("valid", "test"))
+    return f"**{text}**" if runs[0].id == chosen.id else text
+
+
+PER_WORD = "word_perplexity"
+SIZED = ("jelinek-mercer, paper", CHOSEN)
+
+
+def sizes(methods: Sequence[str] = SIZED) -> str:
+    """The gain over no regularization at several sizes of the training text; vocabularies differ, so per word."""
+    heads = ["Training text", "Seeds", "None", *methods, "n-gram alone (order)"]
+    lines = [f"| {' | '.join(heads)} |", "|:--|" + "--:|" * (len(heads) - 1)]
+    ngrams = json.loads(NGRAMS.read_text())
+    for fraction in FRACTIONS:
+        study = sized_study(fraction)
+        none, *others = of_common_seeds(*(study.runs(method) for method in ("none", *methods)))
+        if none:
+            plain = mean_on_test(none, PER_WORD)
+            ngram = ngrams[f"wikitext2 {fraction}"]
+            alone = f"{number(ngram[PER_WORD])} ({ngram['order']})"
+            cells = [number(plain), *(gain(runs, plain) for runs in others), alone]
+            lines.append(f"| {percent(fraction)} | {len(none)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+
+
+def gain(runs: Sequence[Run], plain: float) -> str:
+    """A perplexity per word, how far it is from the plain one, and the strength where there is one for both terms."""
+    gamma = runs[0].config["regularizer"]["gamma"]
+    strength = f", γ = {gamma}" if gamma else ""
+    value = mean_on_test(runs, PER_WORD)
+    return f"{number(value)} ({signed(100 * (value / plain - 1))} %{strength})"

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from study import HERE, Study, mean_on_test, of_common_seeds, on_test, p_value, seeds
-
 from lidstone.lab.report.render import number, signed
 from lidstone.lab.report.runs import Run
+from results import NGRAMS
+from results.study import Study, mean_on_test, of_common_seeds, on_test, p_value, percent, seeds
 
-NGRAMS = HERE / "ngrams.json"
+CHOSEN = "modified-kneser-ney, exact"  # the smoother that is tried at every size
+FRACTIONS = (0.05, 0.1, 0.3)
+BY_SIZE = f'sweep.by_method={{"{CHOSEN}": {{regularizer.gamma: [0.2, 0.4]}}}}'
 RESIDUAL = "residual"
 LABEL_SMOOTHING = "label-smoothing"
 USUAL = ("none", LABEL_SMOOTHING, "confidence-penalty")
@@ -60,6 +62,27 @@ class Text:
         if not self.none:
             return None
         return self.ngram["valid_perplexity"] < self.study.on_valid(self.none)
+
+
+def texts() -> list[Text]:
+    """The training texts of the language models, the studied one first."""
+    sized = [
+        Text(f"{percent(fraction)} of WikiText-2", sized_study(fraction), f"wikitext2 {fraction}", CHOSEN)
+        for fraction in FRACTIONS
+    ]
+    return [studied("tatoeba"), studied("wikitext2"), *sized]
+
+
+def studied(name: str) -> Text:
+    """The training text of the study on Tatoeba or WikiText-2."""
+    study = Study.of(name)
+    corpus = {"tatoeba": "Tatoeba, English", "wikitext2": "WikiText-2"}[name]
+    return Text(f"{percent(study.recipe.corpus.fraction)} of {corpus}", study, name)
+
+
+def sized_study(fraction: float) -> Study:
+    """The study of WikiText-2 with another share of its text."""
+    return Study.of("wikitext2", f"corpus.fraction={fraction}", BY_SIZE, runs="wikitext2-sizes")
 
 
 def mixture_of(runs: Sequence[Run]) -> tuple[float, int]:

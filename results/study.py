@@ -21,8 +21,8 @@ from lidstone.lab.report.comparisons import CompareRuns
 from lidstone.lab.report.render import p_text
 from lidstone.lab.report.runs import Run, load_runs
 from lidstone.lab.sweep.grid import Cell, refine_cells, search_cells
+from results import HERE
 
-HERE = Path(__file__).parent
 LANGUAGES = {"de": "German", "en": "English", "ibo": "Igbo", "swa": "Swahili"}
 
 
@@ -31,12 +31,12 @@ class Study:
     """A recipe with the runs of its sweep."""
 
     recipe: Recipe
-    folder: Path
+    file: Path
 
     @classmethod
-    def of(cls, name: str, *overrides: str, folder: str = "") -> Study:
-        """The study of a recipe in this folder, whose runs are in the folder of that name or another one."""
-        return cls(load_recipe(HERE / f"{name}.yaml", overrides), HERE / (folder or name))
+    def of(cls, name: str, *overrides: str, runs: str = "") -> Study:
+        """The study of a recipe in this folder, whose runs are in the packed study of that name or another one."""
+        return cls(load_recipe(HERE / f"{name}.yaml", overrides), HERE / f"{runs or name}.runs")
 
     @property
     def metric(self) -> str:
@@ -53,7 +53,7 @@ class Study:
     def settings(self) -> dict[str, list[Run]]:
         """The seeds of every setting, once each: a run may have been made under two names."""
         found: dict[str, dict[int, Run]] = {}
-        for run in load_runs(self.folder).runs if any(self.folder.glob("*/run.json")) else ():
+        for run in load_runs(self.file).runs if self.file.is_file() else ():
             found.setdefault(setting(run.config), {})[run.seed] = run
         return {name: list(runs.values()) for name, runs in found.items()}
 
@@ -164,3 +164,8 @@ def setting(config: dict[str, Any]) -> str:
             kept["regularizer"][key] = config["regularizer"]["gamma"]
     kept["training"] = {key: value for key, value in kept["training"].items() if key not in ("seed", "threads")}
     return json.dumps(kept, sort_keys=True)
+
+
+def percent(fraction: float) -> str:
+    """A fraction in per cent."""
+    return f"{100 * fraction:g} %"

@@ -1,68 +1,70 @@
 """The committed runs: small, whole, and what docs/results.md says."""
 
-import gzip
 import json
-import sys
 from pathlib import Path
 
 import pytest
+import results
+from results import pages
+from results.__main__ import main
+from results.study import Study
 
 from lidstone.files import with_checksum
+from lidstone.lab.report.packed import read_bytes, records_in
+from lidstone.lab.report.runs import pack_runs, read_run
 
 ROOT = Path(__file__).parents[2]
-RUNS = sorted((ROOT / "results").glob("*/*/run.json"))
+STUDIES = sorted((ROOT / "results").glob("*.runs"))
 
 
 def test_there_are_runs():
-    assert len(RUNS) > 20
+    assert {study.stem for study in STUDIES} >= {"wikitext2", "wikitext2-sizes", *pages.STUDIES}
+    assert sum(len(records_in(study)) for study in STUDIES) > 400
 
 
-@pytest.mark.parametrize("file", RUNS, ids=lambda file: file.parent.name)
-def test_a_run_is_whole_and_small(file):
-    record = json.loads(file.read_text())
-    assert record["id"] == file.parent.name and record["status"] == "complete"
-    assert {path.name for path in file.parent.iterdir()} - {"model"} == {"run.json", "sentences.json.gz"}
-    sentences = json.loads(gzip.decompress((file.parent / "sentences.json.gz").read_bytes()))
-    test = record["metrics"]["test"]
-    assert sum(sentences["nll"]) == pytest.approx(test["nll"], rel=1e-5)
-    assert sum(sentences["tokens"]) == test["tokens"]
-    assert len(sentences["nll"]) == record["signature"]["test_sentences"]
-    assert set(sentences) <= {
-        "nll",
-        "tokens",
-        "hypotheses",
-        "bleu_statistics",
-        "ngram_nll",
-        "mixture_nll",
-    }  # nothing of the corpus
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.stem)
+def test_the_runs_of_a_study_are_whole_and_small(study):
+    assert study.stat().st_size < 5_000_000
+    for file in records_in(study):
+        run = read_run(file)
+        assert run.id == file.parent.name and run.status == "complete"
+        sentences, test = run.sentences(), run.metrics["test"]
+        assert sum(sentences["nll"]) == pytest.approx(test["nll"], rel=1e-5)
+        assert sum(sentences["tokens"]) == test["tokens"]
+        assert len(sentences["nll"]) == run.signature["test_sentences"]
+        ours = {"nll", "tokens", "hypotheses", "bleu_statistics", "ngram_nll", "mixture_nll"}
+        assert set(sentences) <= ours, "nothing of the corpus"
+
+
+def test_packing_a_study_again_gives_the_same_bytes(tmp_path):
+    study = min(STUDIES, key=lambda study: study.stat().st_size)
+    pack_runs([study], tmp_path / study.name)
+    assert (tmp_path / study.name).read_bytes() == study.read_bytes()
 
 
 def test_the_page_says_what_the_runs_say(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "results"))
-    import make
-    import pages
-
     (tmp_path / "images").mkdir()
     for name, place in (("DOCS", tmp_path), ("PAGES", tmp_path), ("README", tmp_path / "README.md")):
-        monkeypatch.setattr(pages, name, place)
-    pages.README.write_text(f"a {make.MARKS[0]} old {make.MARKS[1]} b")
-    make.main()
-    for module in ("chapters", "make", "opening", "pages", "reading", "refined", "regimes", "sizes", "study"):
-        sys.modules.pop(module)
+        monkeypatch.setattr(results, name, place)
+    begun, ended = pages.MARKS
+    results.README.write_text(f"a {begun} old {ended} b")
+    assert main("pages") == 0
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
-    begun, ended = make.MARKS
-    table = pages.README.read_text().removeprefix("a ").removesuffix(" b")
+    table = results.README.read_text().removeprefix("a ").removesuffix(" b")
     assert table.startswith(begun) and table.endswith(ended) and table in (ROOT / "README.md").read_text()
     for picture in tmp_path.glob("images/*.svg"):
         assert (ROOT / "docs" / "images" / picture.name).is_file()
 
 
-def test_a_setting_under_two_names_counts_its_seeds_once(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "results"))
-    import study
+def test_an_unknown_step_lists_the_steps(capsys):
+    assert main("page") == 2
+    told = capsys.readouterr().err
+    assert all(f"python -m results {step} " in told for step in ("pages", "ngrams", "blimp", "rescore", "again"))
 
-    source = next(file for file in RUNS if json.loads(file.read_text())["config"]["regularizer"]["gamma"])
-    record = json.loads(source.read_text())
+
+def test_a_setting_under_two_names_counts_its_seeds_once(tmp_path):
+    file = next(file for file in records_in(STUDIES[-1]) if read_run(file).config["regularizer"]["gamma"])
+    record = json.loads(read_bytes(file))
     both = {"gamma": None, "gamma_plus": record["config"]["regularizer"]["gamma"]}
     both["gamma_minus"] = both["gamma_plus"]
     for name, strengths in (("one", {}), ("two", both)):
@@ -70,7 +72,6 @@ def test_a_setting_under_two_names_counts_its_seeds_once(tmp_path, monkeypatch):
         twin = {**record, "id": name, "name": name, "config": {**record["config"], "regularizer": regularizer}}
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(with_checksum(twin)))
-        (tmp_path / name / "sentences.json.gz").write_bytes((source.parent / "sentences.json.gz").read_bytes())
-    (runs,) = study.Study.of("wikitext2", folder=str(tmp_path)).settings.values()
-    sys.modules.pop("study")
+    assert pack_runs([tmp_path], tmp_path / "twins.runs") == (2, 2)
+    (runs,) = Study.of("wikitext2", runs=str(tmp_path / "twins")).settings.values()
     assert len(runs) == 1

@@ -10,9 +10,11 @@ import pytest
 pytest.importorskip("pydantic")
 
 from lidstone.lab.recipe.recipe import make_recipe
+from lidstone.lab.report.packed import read_bytes, records_in
 from lidstone.lab.run.record import identity
 
-RUNS = sorted((Path(__file__).parents[2] / "results").glob("*/*/run.json"))
+STUDIES = sorted((Path(__file__).parents[2] / "results").glob("*.runs"))
+RUNS = [file for study in STUDIES for file in records_in(study)]
 
 
 def recomputed(record: dict) -> str:
@@ -21,7 +23,7 @@ def recomputed(record: dict) -> str:
 
 
 def test_committed_runs_of_both_tasks_keep_their_ids() -> None:
-    records = [json.loads(file.read_text(encoding="utf-8")) for file in RUNS]
+    records = [json.loads(read_bytes(file)) for file in RUNS]
     assert {record["task"] for record in records} == {"lm", "mt"}
     assert len(records) > 100
     moved = {record["id"]: recomputed(record) for record in records if recomputed(record) != record["id"]}
@@ -30,13 +32,13 @@ def test_committed_runs_of_both_tasks_keep_their_ids() -> None:
 
 @pytest.mark.parametrize("change", [{"seed": 99}, {"learning_rate": 0.5}, {"patience": 1}])
 def test_what_changes_the_training_changes_the_id(change: dict) -> None:
-    record = json.loads(RUNS[0].read_text(encoding="utf-8"))
+    record = json.loads(read_bytes(RUNS[0]))
     record["config"]["training"] |= change
     assert recomputed(record) != record["id"]
 
 
 def test_threads_names_and_the_sweep_do_not_change_the_id() -> None:
-    record = json.loads(RUNS[0].read_text(encoding="utf-8"))
+    record = json.loads(read_bytes(RUNS[0]))
     record["config"]["training"]["threads"] = 7
     record["config"]["name"] = record["config"]["regularizer"]["name"] = "another"
     record["config"]["sweep"] = {"seeds": [4]}
