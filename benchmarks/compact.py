@@ -26,7 +26,7 @@ from _timing import write_between, write_results
 from ngram import estimate, write_corpora
 
 import lidstone as ld
-from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
+from lidstone.ngram.formats.arpa import read_arpa, write_arpa
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "scale.md"

@@ -25,7 +25,7 @@ from _timing import interleaved, write_results
 
 import lidstone as ld
 from lidstone.ngram.filter.filter import filter_documents
-from lidstone.ngram.kenlm.load import load_scorer
+from lidstone.ngram.scorer.models import load_scorer
 from lidstone.text.corpora import data_root
 from lidstone.text.reader import read_lines
 

@@ -15,14 +15,14 @@ from lidstone.loss.loss import SmoothedCrossEntropy as SmoothedCrossEntropy
 from lidstone.loss.schedule import Schedule as Schedule
 from lidstone.loss.split import SignedSplit as SignedSplit
 from lidstone.loss.split import signed_split as signed_split
-from lidstone.ngram.arpa.read_write import read_arpa as read_arpa
-from lidstone.ngram.arpa.read_write import write_arpa as write_arpa
 from lidstone.ngram.counts import Counts as Counts
 from lidstone.ngram.counts import count as count
 from lidstone.ngram.counts import count_text as count_text
 from lidstone.ngram.filter.filter import filter_documents as filter_documents
+from lidstone.ngram.formats.arpa import read_arpa as read_arpa
+from lidstone.ngram.formats.arpa import write_arpa as write_arpa
 from lidstone.ngram.formats.safetensors import load as load
-from lidstone.ngram.mix import mix as mix
+from lidstone.ngram.mixing import mix as mix
 from lidstone.ngram.prune import prune as prune
 from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting as AbsoluteDiscounting
 from lidstone.ngram.smoothers.add_lambda import AddLambda as AddLambda

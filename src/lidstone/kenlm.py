@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
-from lidstone.ngram.kenlm.batches import Text
-from lidstone.ngram.kenlm.compiled.lines import score_next, score_one
-from lidstone.ngram.kenlm.compiled.step import STATE_SIZE
-from lidstone.ngram.kenlm.scorer import Scorer, padded
+from lidstone.ngram.scorer.blocks import score_next, score_one
+from lidstone.ngram.scorer.scorer import Scorer, Text, padded
+from lidstone.ngram.scorer.step import STATE_SIZE
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -129,7 +128,7 @@ class Model:
     """A model by its path: an ARPA file, plain or compressed, a table of lidstone, or a binary of KenLM."""
 
     def __init__(self, path: str | bytes | os.PathLike[str], config: Config | None = None) -> None:
-        from lidstone.ngram.kenlm.load import load_scorer
+        from lidstone.ngram.scorer.models import load_scorer
 
         self.path: bytes = os.fsencode(Path(os.fsdecode(path)).absolute())
         try:
@@ -168,7 +167,7 @@ class Model:
     @property
     def table(self) -> BackoffTable:
         """The model as a table, read again from its path: rows, samples, regularizers. Not in the kenlm module."""
-        from lidstone.ngram.kenlm.load import load_any_table
+        from lidstone.ngram.scorer.models import load_any_table
 
         return load_any_table(os.fsdecode(self.path))
 

@@ -16,7 +16,8 @@ import pytest
 import lidstone as ld
 import lidstone.kenlm as kenlm
 from lidstone.errors import FileFormatError, InputError
-from lidstone.ngram.kenlm.binary import scorer_of_binary, table_of_binary
+from lidstone.ngram.formats.kenlm import table_of_binary
+from lidstone.ngram.scorer.models import scorer_of_binary
 from lidstone.text.corpora import embedded_corpus
 
 FILES = Path(__file__).parent / "files" / "kenlm"

@@ -14,8 +14,8 @@ from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fit, 
 from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
 from lidstone.loss.loss import SmoothedCrossEntropy
 from lidstone.loss.reference import dense_loss, dense_target
-from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.counts import count
+from lidstone.ngram.formats.arpa import read_arpa, write_arpa
 from lidstone.text.history import histories_of
 from lidstone.text.vocabulary import Vocabulary
 

@@ -11,7 +11,7 @@ from tests.smoothing_cases import SMOOTHERS, VOCAB, all_histories, fit, fitted, 
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import count, count_text
-from lidstone.ngram.mix import common_vocabulary, learn_mixture, mix
+from lidstone.ngram.mixing import common_vocabulary, learn_mixture, mix
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.vocabulary import Vocabulary

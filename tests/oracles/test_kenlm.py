@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.smoothing_cases import SMOOTHERS, VOCAB, fit, fitted, make_text
 
-from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.counts import count
+from lidstone.ngram.formats.arpa import read_arpa, write_arpa
 from lidstone.text.corpora import embedded_corpus
 from lidstone.text.vocabulary import Vocabulary
 

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from lidstone.ngram.arpa.read_write import read_arpa
 from lidstone.ngram.counts import count_text
+from lidstone.ngram.formats.arpa import read_arpa
 from lidstone.ngram.scoring import Totals, score_lines, score_tokens
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
 from lidstone.text.words import read_batches

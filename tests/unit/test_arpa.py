@@ -14,11 +14,10 @@ import zstandard
 from tests.smoothing_cases import fitted
 
 from lidstone.errors import FileFormatError, InputError, TextError, VocabularyMismatch
-from lidstone.ngram.arpa.blocks import parents_of, words_of
-from lidstone.ngram.arpa.parsing import index_words, parse
-from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.closure import build, close
 from lidstone.ngram.counts import count
+from lidstone.ngram.formats.arpa import parents_of, read_arpa, words_of, write_arpa
+from lidstone.ngram.formats.arpa_reader import index_words, parse
 from lidstone.ngram.formats.safetensors import load
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
@@ -407,7 +406,7 @@ def test_tables_in_memory_in_files_and_packed_are_written_alike(tmp_path, monkey
     table = fitted("modified-kneser-ney", order)
     strings = [f"w{number}" for number in range(table.vocab.size)]
     write_arpa(table, tmp_path / "memory.arpa", strings)
-    monkeypatch.setattr("lidstone.ngram.arpa.text._BLOCK", block)
+    monkeypatch.setattr("lidstone.ngram.formats.arpa._BLOCK", block)
     table.save(tmp_path / "table")
     mapped = load(tmp_path / "table", verify=False)
     write_arpa(mapped, tmp_path / "mapped.arpa", strings)

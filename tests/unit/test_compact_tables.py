@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.smoothing_cases import FALLBACKS, SMOOTHERS
 
 from lidstone.errors import InputError
-from lidstone.ngram.arpa.read_write import read_arpa, write_arpa
 from lidstone.ngram.compact import decode, quantise, relative_error
 from lidstone.ngram.counts import count, count_text
+from lidstone.ngram.formats.arpa import read_arpa, write_arpa
 from lidstone.ngram.formats.safetensors import load_table
 from lidstone.ngram.packed import pack, pack_ascending, unpack, unpack_ascending
 from lidstone.ngram.scoring import score_tokens

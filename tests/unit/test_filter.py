@@ -17,8 +17,7 @@ from lidstone.ngram.counts import count_text
 from lidstone.ngram.filter import run as filter_run
 from lidstone.ngram.filter.documents import Documents
 from lidstone.ngram.filter.filter import filter_documents
-from lidstone.ngram.filter.scoring import score_documents, scorer_of
-from lidstone.ngram.filter.selection import NOTHING, cut_at
+from lidstone.ngram.filter.selection import NOTHING, cut_at, score_documents, scorer_of
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.ngram.table import BackoffTable
 
@@ -83,7 +82,7 @@ def test_a_document_of_several_lines_is_scored_line_by_line(tmp_path):
 def test_values_are_those_of_the_kenlm_module(tmp_path):
     """A Python loop as CCNet's: model.score per line, len(line.split()) + 1."""
     kenlm = pytest.importorskip("kenlm")
-    from lidstone.ngram.arpa.read_write import write_arpa
+    from lidstone.ngram.formats.arpa import write_arpa
 
     write_arpa(TABLE, tmp_path / "model.arpa")
     model = kenlm.Model(str(tmp_path / "model.arpa"))
@@ -311,11 +310,11 @@ def test_other_settings_or_inputs_do_not_go_on_with_an_unfinished_run(tmp_path, 
 
 
 def test_two_runs_to_one_output_are_refused(tmp_path):
-    from lidstone.ngram.filter.checkpoint import Files
+    from lidstone.ngram.filter.checkpoint import FilterFiles
 
-    files = Files(str(tmp_path / "o"), {})
+    files = FilterFiles(str(tmp_path / "o"), {})
     with pytest.raises(RunError, match="another process is writing"):
-        Files(str(tmp_path / "o"), {})
+        FilterFiles(str(tmp_path / "o"), {})
     files.close()
 
 

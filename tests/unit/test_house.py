@@ -23,8 +23,8 @@ MODULES = {
 LIBRARY = ("text", "ngram", "loss", "hf")
 
 SHARED_CLASSES = {
-    *("Batch", "Block", "Engine", "Facts", "Files", "Job", "Learnt", "Level", "LineScores", "Plan", "Run"),
-    *("Scorer", "Section", "Split", "Sweep", "Table", "Totals", "Trie", "Values", "_Reader"),
+    *("Batch", "Block", "Engine", "Facts", "Job", "Plan", "Run"),
+    *("Scorer", "Split", "Sweep", "Table", "Values"),
 }
 """classes whose name occurs in two modules"""
 FILE_NAMES = {"loss", "scoring", "table"}
@@ -34,7 +34,6 @@ CIRCLES = {
     ("loss.linear_loss", "loss.columns"),
     ("ngram.table", "ngram.formats"),
     ("ngram.identity", "ngram.formats"),
-    ("ngram.formats", "ngram.kenlm"),
     ("ngram.disk.output", "ngram.disk.derive"),
     ("ngram.disk.output", "ngram.disk.fit"),
 }

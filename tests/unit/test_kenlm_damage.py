@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from lidstone.errors import FileFormatError, LidstoneError
-from lidstone.ngram.kenlm.binary import scorer_of_binary, table_of_binary
-from lidstone.ngram.kenlm.compiled.step import UNIGRAM_BYTES, UNIGRAMS, VOCAB, VOCAB_BUCKETS
+from lidstone.ngram.formats.kenlm import table_of_binary
+from lidstone.ngram.scorer.models import scorer_of_binary
+from lidstone.ngram.scorer.step import UNIGRAM_BYTES, UNIGRAMS, VOCAB, VOCAB_BUCKETS
 
 FILES = Path(__file__).parents[1] / "golden" / "files" / "kenlm"
 BINARIES = sorted(path.name for path in FILES.glob("*.bin"))

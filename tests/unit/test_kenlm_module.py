@@ -15,9 +15,9 @@ from tests.smoothing_cases import SMOOTHERS, fitted, make_text
 import lidstone as ld
 import lidstone.kenlm as kenlm
 from lidstone.errors import InputError, LidstoneError, TextError
-from lidstone.ngram.kenlm.compiled.blocks import BLOCK
-from lidstone.ngram.kenlm.scorer import Scorer
-from lidstone.ngram.kenlm.sources import scorer_of_arpa, scorer_of_table
+from lidstone.ngram.scorer.blocks import BLOCK
+from lidstone.ngram.scorer.models import scorer_of_arpa, scorer_of_table
+from lidstone.ngram.scorer.scorer import Scorer
 
 ARPA = r"""\data\
 ngram 1=5

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lidstone.errors import TextError
-from lidstone.ngram.kenlm import build
-from lidstone.ngram.kenlm.batches import BATCH, cut_batches, joined
-from lidstone.ngram.kenlm.compiled.hash_tables import GROUP, find, find_in_group, group_of
+from lidstone.ngram.scorer import build
+from lidstone.ngram.scorer.hash_tables import GROUP, find, find_in_group, group_of
+from lidstone.ngram.scorer.scorer import BATCH, cut_batches, joined
 
 ENTRIES = {"longest": build._LONGEST, "middle": build._MIDDLE}
 

@@ -13,7 +13,7 @@ from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.filter.documents import Bad
-    from lidstone.ngram.kenlm.scorer import Scorer
+    from lidstone.ngram.scorer.scorer import Scorer
 
 NAMED = 20
 """How many bad lines are named on stderr if a file lists all of them."""
@@ -77,8 +77,7 @@ def read_scorer(path: str) -> tuple[Scorer, str]:
     """Any model for scoring, with its signature: a table, ARPA, or a binary of KenLM."""
     from lidstone import __version__
     from lidstone.ngram.formats.remote import as_url, read_remote
-    from lidstone.ngram.kenlm.load import load_scorer
-    from lidstone.ngram.kenlm.sources import scorer_of_table
+    from lidstone.ngram.scorer.models import load_scorer, scorer_of_table
     from lidstone.text.source import kind_of_file
 
     if url := as_url(path):

@@ -131,7 +131,7 @@ def read_table(path: str) -> BackoffTable:
         from lidstone.ngram.formats.remote import read_remote
 
         return read_remote(path, lambda file: read_table(str(file)))
-    from lidstone.ngram.arpa.read_write import read_arpa
+    from lidstone.ngram.formats.arpa import read_arpa
     from lidstone.ngram.formats.safetensors import load_table
 
     kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
@@ -149,7 +149,7 @@ _HINTS: dict[Kind, str] = {
 
 def write_table(table: BackoffTable, output: str | Path) -> None:
     """Write a model in the format of its file name: as ARPA, or as a table of lidstone."""
-    from lidstone.ngram.arpa.read_write import write_arpa
+    from lidstone.ngram.formats.arpa import write_arpa
 
     write_arpa(table, str(output)) if is_arpa(output) else table.save(output)
 

@@ -29,7 +29,7 @@ def mix(
     as_json: JSON = False,
 ) -> None:
     """Mix models linearly into one: exact for every n-gram that any of them lists."""
-    from lidstone.ngram.mix import mix as mix_tables
+    from lidstone.ngram.mixing import mix as mix_tables
 
     check_model_output(output)
     shares = parse_weights(weights)

@@ -27,7 +27,7 @@ SECONDS = 2.0
 NAMES = {"output": ".partial", "bad": ".bad.partial", "scores": ".scores", "perplexities": ".perplexities"}
 
 
-class Files:
+class FilterFiles:
     """The open files of a run, and its state."""
 
     def __init__(self, output: str, identity: Mapping[str, Any], *, restart: bool = False) -> None:
@@ -64,7 +64,7 @@ class Files:
         return bool(self.state["sizes"])
 
     def path(self, name: str) -> Path:
-        """The length of one of the files while the run goes on."""
+        """The path of one of the files while the run goes on."""
         return Path(self.stem + NAMES[name])
 
     def write(self, name: str, block: bytes) -> None:

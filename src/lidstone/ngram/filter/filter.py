@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lidstone.errors import InputError
-from lidstone.ngram.filter.checkpoint import Files
+from lidstone.ngram.filter.checkpoint import FilterFiles
 from lidstone.ngram.filter.documents import Bad
-from lidstone.ngram.filter.run import Job, run
-from lidstone.ngram.filter.scoring import scorer_of
-from lidstone.ngram.filter.selection import BUCKETS, Limits
-from lidstone.ngram.kenlm.scorer import Scorer
+from lidstone.ngram.filter.run import FilterJob, run
+from lidstone.ngram.filter.selection import BUCKETS, Limits, scorer_of
+from lidstone.ngram.scorer.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
@@ -70,7 +69,7 @@ def filter_documents(
 ) -> Filtered:
     r"""Write every line, or every JSON object on a line, with its perplexity; or only those within bounds.
 
-    The model is a table, or a scorer (`lidstone.ngram.kenlm.load.load_scorer` reads any file, KenLM's binaries too).
+    The model is a table, or a scorer (`lidstone.ngram.scorer.models.load_scorer` reads any file, KenLM's binaries too).
     `keep` is a share of the documents, those with the lowest score; `percentiles` (30, 60) sort into head, middle and
     tail, of which `bucket` is the only one written. The score is the perplexity or, with a second model `against`, the
     Moore-Lewis difference. Lines that are no documents go to `output`.bad and to `report`.
@@ -87,7 +86,7 @@ def filter_documents(
     """
     texts = [sources] if isinstance(sources, (str, Path)) or not isinstance(sources, Sequence) else list(sources)
     named = [name_of(source) for source in texts]
-    job = Job(
+    job = FilterJob(
         scorer_of(model),
         None if against is None else scorer_of(against),
         field if _is_json(format, named) else None,
@@ -101,7 +100,7 @@ def filter_documents(
         raise InputError("max_difference needs a second model", hint="give against=, a model of general text")
     identity = _identity(job, texts)
     with ExitStack() as stack:
-        files = Files(str(output), identity, restart=restart)
+        files = FilterFiles(str(output), identity, restart=restart)
         stack.callback(files.close)
         resumed = files.resumed
         if resumed:
@@ -178,7 +177,7 @@ def _check_percentiles(percentiles: tuple[float, float] | None, bucket: str | No
     return tuple(value / 100 for value in percentiles)
 
 
-def _identity(job: Job, sources: list[Source]) -> dict[str, Any]:
+def _identity(job: FilterJob, sources: list[Source]) -> dict[str, Any]:
     """What must be the same for an unfinished run to go on."""
     bounds = [job.limits.max_perplexity, job.limits.min_perplexity, job.limits.max_difference]
     return {
@@ -189,7 +188,7 @@ def _identity(job: Job, sources: list[Source]) -> dict[str, Any]:
     }
 
 
-def _size(sources: list[Source], job: Job) -> int | None:
+def _size(sources: list[Source], job: FilterJob) -> int | None:
     """How many bytes will be read, where the sizes of the files tell it."""
     sizes = [plain_size(source) for source in sources]
     return None if None in sizes else sum(size or 0 for size in sizes) * (1 + job.two_passes)

@@ -13,12 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.ngram.filter.checkpoint import Files
-from lidstone.ngram.filter.documents import Bad, Documents, json_documents, text_documents
-from lidstone.ngram.filter.output import compressor, json_lines, plain_lines, text_lines
-from lidstone.ngram.filter.scoring import Scores, difference, score_documents
-from lidstone.ngram.filter.selection import BUCKETS, Cut, Limits, cut_at
-from lidstone.ngram.kenlm.scorer import Scorer
+from lidstone.ngram.filter.checkpoint import FilterFiles
+from lidstone.ngram.filter.documents import (
+    Bad,
+    Documents,
+    compressor,
+    json_documents,
+    json_lines,
+    plain_lines,
+    text_documents,
+    text_lines,
+)
+from lidstone.ngram.filter.selection import BUCKETS, Cut, DocumentScores, Limits, cut_at, difference, score_documents
+from lidstone.ngram.scorer.scorer import Scorer
 from lidstone.parallel import bounded_lookahead
 from lidstone.text.reader import CHUNK_BYTES, Chunk, Place, read_chunks
 from lidstone.text.source import Source
@@ -27,7 +34,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Job:
+class FilterJob:
     """What is to be done with every chunk."""
 
     scorer: Scorer
@@ -64,23 +71,11 @@ class Done:
     bad: list[Bad] = field(default_factory=list)
 
 
-@dataclass
-class Totals:
-    """Sums over the run, kept when it is interrupted."""
-
-    values: dict[str, float] = field(default_factory=dict)
-
-    def add(self, more: dict[str, float]) -> None:
-        """Count a chunk in."""
-        for name, value in more.items():
-            self.values[name] = self.values.get(name, 0) + value
-
-
 def run(
-    job: Job,
+    job: FilterJob,
     sources: Sequence[Source],
     names: Sequence[str],
-    files: Files,
+    files: FilterFiles,
     *,
     jobs: int,
     report: Callable[[Bad], None],
@@ -88,7 +83,7 @@ def run(
     chunk_bytes: int = CHUNK_BYTES,
 ) -> dict[str, float]:
     """Do the job from the position of `files` to the end; returns the totals."""
-    totals = Totals(dict(files.state["totals"]))
+    totals: dict[str, float] = dict(files.state["totals"])
 
     def go(work: Callable[[Chunk], Done]) -> None:
         chunks = read_chunks(sources, files.place, names=names, chunk_bytes=chunk_bytes, strict=False)
@@ -98,8 +93,9 @@ def run(
             for bad in done.bad:
                 files.write("bad", f"{bad.where}: {bad.reason}\t".encode() + bad.raw + b"\n")
                 report(bad)
-            totals.add(done.totals)
-            files.done(place, totals.values)
+            for name, value in done.totals.items():
+                totals[name] = totals.get(name, 0) + value
+            files.done(place, totals)
             advance(size)
 
     compress = compressor(files.output)
@@ -113,8 +109,8 @@ def run(
             choice = Choice.find(job, files)
             go(lambda chunk: write_chosen(job, chunk, choice, compress))
     finally:
-        files.done(files.place, totals.values, now=True)
-    return totals.values
+        files.done(files.place, totals, now=True)
+    return totals
 
 
 def in_order(work: Callable[[Chunk], Done], chunks: Iterator[Chunk], jobs: int) -> Iterator[tuple[Place, Done, int]]:
@@ -128,7 +124,7 @@ def in_order(work: Callable[[Chunk], Done], chunks: Iterator[Chunk], jobs: int) 
             yield chunk.end, result.result(), len(chunk.data)
 
 
-def score_and_write(job: Job, chunk: Chunk, compress: Callable[[bytes], bytes]) -> Done:
+def score_and_write(job: FilterJob, chunk: Chunk, compress: Callable[[bytes], bytes]) -> Done:
     """One pass: score, choose by limits, write."""
     documents = job.documents(chunk)
     scores, gap = _scores(job, documents)
@@ -139,7 +135,7 @@ def score_and_write(job: Job, chunk: Chunk, compress: Callable[[bytes], bytes]) 
     return Done({"output": compress(block) if block else b""}, totals, documents.bad)
 
 
-def score_only(job: Job, chunk: Chunk) -> Done:
+def score_only(job: FilterJob, chunk: Chunk) -> Done:
     """The first of two passes: scores to files, one per line."""
     documents = job.documents(chunk)
     scores, gap = _scores(job, documents)
@@ -154,12 +150,12 @@ def score_only(job: Job, chunk: Chunk) -> Done:
 class Choice:
     """What the scores of the whole corpus decide."""
 
-    files: Files
+    files: FilterFiles
     keep: Cut | None
     cuts: tuple[Cut, ...]
 
     @classmethod
-    def find(cls, job: Job, files: Files) -> Choice:
+    def find(cls, job: FilterJob, files: FilterFiles) -> Choice:
         """Find the cuts in the file of scores."""
         file = files.path("scores")
         keep = None if job.keep is None else cut_at(file, job.keep)
@@ -171,7 +167,7 @@ class Choice:
         return np.fromfile(self.files.path(name), np.float64, lines, offset=8 * chunk.begin.document)
 
 
-def write_chosen(job: Job, chunk: Chunk, choice: Choice, compress: Callable[[bytes], bytes]) -> Done:
+def write_chosen(job: FilterJob, chunk: Chunk, choice: Choice, compress: Callable[[bytes], bytes]) -> Done:
     """The second of two passes: choose by what the whole corpus decided, and write."""
     ranked = choice.column("scores", chunk)
     real = np.flatnonzero(~np.isnan(ranked))
@@ -191,14 +187,14 @@ def write_chosen(job: Job, chunk: Chunk, choice: Choice, compress: Callable[[byt
     return Done({"output": compress(block) if block else b""}, {"kept": int(keep.sum())})
 
 
-def _scores(job: Job, documents: Documents) -> tuple[Scores, Floats | None]:
+def _scores(job: FilterJob, documents: Documents) -> tuple[DocumentScores, Floats | None]:
     scores = score_documents(job.scorer, documents)
     if job.against is None:
         return scores, None
     return scores, difference(scores, score_documents(job.against, documents))
 
 
-def _totals(documents: Documents, scores: Scores) -> dict[str, float]:
+def _totals(documents: Documents, scores: DocumentScores) -> dict[str, float]:
     return {
         "documents": len(documents.raw),
         "bad": len(documents.bad),
@@ -216,7 +212,7 @@ def _spread(values: Floats, documents: Documents, lines: int) -> bytes:
 
 
 def _render(
-    job: Job,
+    job: FilterJob,
     raw: list[bytes],
     perplexity: Floats,
     gap: Floats | None,

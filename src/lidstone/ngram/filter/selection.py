@@ -1,8 +1,18 @@
-"""Which documents stay: limits on values, or shares of the whole corpus, found exactly in constant memory.
+"""The perplexity of documents, and which of them stay.
 
-Shares need the scores of all documents. They lie in a file of float64, one per line of the input, NaN where a line is
-no document. The document of a given rank is found by its bits, 16 at a time, so no more than a block is in memory.
-Ties go by the place in the corpus, so shares are exact.
+The perplexity is that of CCNet for KenLM:
+
+    perplexity = 10 ** (-sum of log10 p(line) / sum of (words in line + 1))
+
+over the lines of the document; every line is a sentence of its own, with `<s>` before it and `</s>` at its end, which
+is the + 1. An empty line is the sentence `</s>`; a document without text is one empty line. Words stand between ASCII
+white space. With a second, general model the Moore-Lewis difference is ln(perplexity) - ln(general perplexity): the
+lower, the more the document is like the first model's text and unlike the second's.
+
+Documents stay by limits on values, or by shares of the whole corpus, found exactly in constant memory. Shares need the
+scores of all documents. They lie in a file of float64, one per line of the input, NaN where a line is no document. The
+document of a given rank is found by its bits, 16 at a time, so no more than a block is in memory. Ties go by the place
+in the corpus, so shares are exact.
 """
 
 from __future__ import annotations
@@ -16,8 +26,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.ngram.filter.documents import Documents
+from lidstone.ngram.scorer.models import scorer_of_table
+from lidstone.ngram.scorer.scorer import Scorer
+from lidstone.ngram.table import BackoffTable
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DocumentScores:
+    """One value per document."""
+
+    log10: Floats
+    """of the document's probability"""
+    tokens: Ints
+    """words and one end per line"""
+    unknown: Ints
+    """words that the model does not know"""
+
+    @property
+    def perplexity(self) -> Floats:
+        """10 ** (-log10 / tokens)."""
+        result: Floats = 10.0 ** (-self.log10 / self.tokens)
+        return result
+
+
+def scorer_of(model: BackoffTable | Scorer) -> Scorer:
+    """The model in the form that scores text fastest."""
+    return model if isinstance(model, Scorer) else scorer_of_table(model)
+
+
+def score_documents(scorer: Scorer, documents: Documents) -> DocumentScores:
+    """The scores of documents, each of one line or more."""
+    if not documents.raw:
+        return DocumentScores(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
+    found = scorer.score_text(documents.text, reserved=True)  # no model predicts `<s>` or `</s>` as words of a text
+    lines = DocumentScores(found.log10, found.words + 1, found.oov)
+    if documents.sizes is None:
+        return lines
+    sizes = np.array(documents.sizes, np.int64)
+    first = np.cumsum(sizes) - sizes
+    return DocumentScores(*(np.add.reduceat(values, first) for values in (lines.log10, lines.tokens, lines.unknown)))
+
+
+def difference(inside: DocumentScores, general: DocumentScores) -> Floats:
+    """Moore and Lewis: the cross-entropy per token under the first model less that under the second, in nats."""
+    gap: Floats = (general.log10 / general.tokens - inside.log10 / inside.tokens) * np.log(10)
+    return gap
+
+
 BUCKETS = ("head", "middle", "tail")
 _BLOCK = 1 << 20
 _SIGN = np.uint64(1 << 63)

@@ -21,6 +21,7 @@ from lidstone.ngram.compact import code_parts, coded_table, read_codes
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import Derived
 from lidstone.ngram.formats.checked_tensors import Arrays, read_arrays, write_arrays
+from lidstone.ngram.formats.kenlm import table_of_binary
 from lidstone.ngram.formats.remote import as_url, model_card, read_remote, write_remote
 from lidstone.ngram.formats.validate import (
     check_counts,
@@ -78,8 +79,6 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     if url := as_url(path):
         return read_remote(url, partial(load, verify=verify))
     if _check_kind(path) == "kenlm":
-        from lidstone.ngram.kenlm.binary import table_of_binary
-
         return table_of_binary(path)
     arrays, metadata = read_arrays(path, verify=verify)
     _check_version(path, metadata)

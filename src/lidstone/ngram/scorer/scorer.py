@@ -1,7 +1,8 @@
 """Scores of text, as KenLM gives them: log10 of float32 numbers, one sentence or many at once.
 
-A `Scorer` keeps any model the way KenLM's probing format does (`compiled`), so that one word costs a few look-ups in
-hash tables. It has no rows: whole distributions are a `BackoffTable`'s.
+A `Scorer` keeps any model the way KenLM's probing format does (`build.py`), so that one word costs a few look-ups in
+hash tables. It has no rows: whole distributions, and float64, are a `BackoffTable`'s. Lists of sentences become blocks
+of bytes for compiled code: one line feed between two sentences, padding at the end.
 """
 
 from __future__ import annotations
@@ -11,21 +12,26 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, TextError
-from lidstone.ngram.kenlm.batches import Text, cut_batches, joined
-from lidstone.ngram.kenlm.build import Packed
-from lidstone.ngram.kenlm.compiled import lines
-from lidstone.ngram.kenlm.compiled.step import EOS, ORDER, STATE_SIZE, UNK
+from lidstone.ngram.scorer import blocks
+from lidstone.ngram.scorer.build import Packed
+from lidstone.ngram.scorer.step import EOS, ORDER, STATE_SIZE, UNK
 from lidstone.parallel import cores
 from lidstone.text.tokens import LINE_FEED, PADDING
 
+Text = str | bytes
+
+BATCH = 1 << 17
+"""Characters a batch: enough work for a thread, and small enough for its cache."""
+
 
 @dataclass(frozen=True)
-class LineScores:
+class TextScores:
     """What `Scorer.score_lines` finds, one entry per line."""
 
     log10: NDArray[np.float64]
@@ -49,7 +55,7 @@ class Scorer:
     r"""A model for scoring text.
 
     >>> import io
-    >>> from lidstone.ngram.kenlm.sources import scorer_of_arpa
+    >>> from lidstone.ngram.scorer.models import scorer_of_arpa
     >>> unigrams = rb"\data\|ngram 1=4|ngram 2=1|\1-grams:|-.3 a -.2|-.4 </s>|-1 <unk>|-99 <s>|"
     >>> text = unigrams + rb"\2-grams:|-.1 a a|\end\ "
     >>> scorer = scorer_of_arpa(io.BytesIO(text.replace(b"|", b"\n")))
@@ -61,7 +67,7 @@ class Scorer:
 
     def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
-        log10: float = lines.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
+        log10: float = blocks.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
         return log10
 
     def score_words(self, text: Text, bos: bool = True, eos: bool = True) -> list[tuple[float, int, bool]]:
@@ -69,26 +75,26 @@ class Scorer:
         spaced = padded(text)
         most = len(spaced) // 2 - 2
         logprobs, lengths, unknown = np.empty(most, np.float32), np.empty(most, np.int64), np.empty(most, np.bool_)
-        count = lines.score_words(self.packed.layout, spaced, bool(bos), bool(eos), logprobs, lengths, unknown)
+        count = blocks.score_words(self.packed.layout, spaced, bool(bos), bool(eos), logprobs, lengths, unknown)
         columns = (column[:count].tolist() for column in (logprobs, lengths, unknown))
         return list(zip(*columns, strict=True))
 
     def score_lines(
         self, texts: Sequence[Text], bos: bool = True, eos: bool = True, *, threads: int | None = None
-    ) -> LineScores:
+    ) -> TextScores:
         """Many sentences at once, on all cores unless `threads` says otherwise."""
         if isinstance(texts, (str, bytes)):
             raise InputError("score_lines takes a list of sentences, not one", hint="use score, or put it into a list")
         texts = texts if isinstance(texts, (list, tuple)) else list(texts)
-        count = len(texts)
-        out = LineScores(np.empty(count), np.empty(count, np.float32), *np.empty((2, count), np.int64))
-        columns = (out.single, out.log10, out.words, out.oov)
+        out = _room(len(texts))
 
         def run(cut: tuple[int, int]) -> None:
-            text, results = joined(texts[slice(*cut)], cut[0]), (column[slice(*cut)] for column in columns)
-            lines.score_many(self.packed.layout, text, LINE_FEED, False, bool(bos), bool(eos), *results)
+            part = slice(*cut)
+            self._score_into(joined(texts[part], cut[0]), out, part, False, bos, eos)
 
-        cuts, jobs = cut_batches(texts), _threads(threads)
+        if threads is not None and threads < 1:
+            raise InputError(f"threads must be at least 1, not {threads}", hint="leave it out for all cores")
+        cuts, jobs = cut_batches(texts), threads or cores()
         if jobs == 1 or len(cuts) <= 1:
             for cut in cuts:
                 run(cut)
@@ -97,9 +103,22 @@ class Scorer:
                 list(pool.map(run, cuts))
         return out
 
+    def score_text(self, text: bytes, *, reserved: bool = False) -> TextScores:
+        """Every line of a text in UTF-8; the words `<s>` and `</s>` of it are unknown ones if they are `reserved`.
+
+        The compiled loop lets other threads run.
+        """
+        out = _room(text.count(b"\n") + 1)
+        self._score_into(text + PADDING, out, slice(None), reserved, True, True)
+        return out
+
+    def _score_into(self, text: bytes, out: TextScores, part: slice, reserved: bool, bos: bool, eos: bool) -> None:
+        columns = (column[part] for column in (out.single, out.log10, out.words, out.oov))
+        blocks.score_many(self.packed.layout, text, LINE_FEED, reserved, bool(bos), bool(eos), *columns)
+
     def index(self, word: Text) -> int:
         """The id of a word, or `unk`."""
-        number: int = lines.index_word(self.packed.layout, padded(word))
+        number: int = blocks.index_word(self.packed.layout, padded(word))
         return number
 
     def __contains__(self, word: Text) -> bool:
@@ -126,17 +145,21 @@ class Scorer:
 
     def begin(self, state: NDArray[np.uint32]) -> None:
         """Make it the state of a sentence start."""
-        lines.begin_sentence(self.packed.layout, state)
+        blocks.begin_sentence(self.packed.layout, state)
 
     def advance(self, before: NDArray[np.uint32], word: int, after: NDArray[np.uint32]) -> tuple[float, int]:
         """log10 p of the word with this id after a state and the length of the n-gram; writes the state after it."""
-        found: tuple[float, int] = lines.score_next(self.packed.layout, before, word, after)
+        found: tuple[float, int] = blocks.score_next(self.packed.layout, before, word, after)
         return found
 
     @cached_property
     def fingerprint(self) -> int:
         """Equal for equal models: a checksum of all n-grams."""
         return zlib.crc32(self.packed.data.data)
+
+
+def _room(count: int) -> TextScores:
+    return TextScores(np.empty(count), np.empty(count, np.float32), *np.empty((2, count), np.int64))
 
 
 def padded(text: Text) -> bytes:
@@ -151,7 +174,44 @@ def padded(text: Text) -> bytes:
         raise InputError(f"a text must be str or bytes, not {type(text).__name__}", hint="join the words") from error
 
 
-def _threads(asked: int | None) -> int:
-    if asked is not None and asked < 1:
-        raise InputError(f"threads must be at least 1, not {asked}", hint="leave it out for all cores")
-    return asked or cores()
+def cut_batches(texts: Sequence[Text]) -> list[tuple[int, int]]:
+    """Ranges of sentences with about BATCH characters each.
+
+    >>> cut_batches(["a" * BATCH, "b", "c"]), cut_batches([])
+    ([(0, 1), (1, 3)], [])
+    """
+    try:
+        ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    except TypeError:
+        ends = np.arange(len(texts))  # one of them is no text: `joined` says which
+    if not len(ends):
+        return []
+    inside = np.searchsorted(ends, np.arange(BATCH, int(ends[-1]), BATCH)) + 1
+    return list(pairwise(np.unique([0, *inside, len(ends)]).tolist()))
+
+
+def joined(texts: Sequence[Text], first: int) -> bytes:
+    r"""The sentences as lines. A line feed inside of one is a space; `first` is the number of the first, for errors.
+
+    >>> joined(["a b", "c\nd"], 0)
+    b'a b\nc d        '
+    """
+    try:
+        lines = list(map(str.encode, texts))  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError):  # some are bytes, or one is not valid
+        lines = [text if isinstance(text, bytes) else _encoded(text, first + i) for i, text in enumerate(texts)]
+    lines[-1] += PADDING
+    whole = b"\n".join(lines)
+    if whole.count(b"\n") < len(lines):
+        return whole
+    return b"\n".join([line.replace(b"\n", b" ") for line in lines])
+
+
+def _encoded(text: str, number: int) -> bytes:
+    try:
+        return text.encode()
+    except (UnicodeEncodeError, AttributeError) as error:
+        raise TextError(
+            f"line {number + 1} of the list cannot be scored: {error}",
+            hint="give str or bytes, decoded with the right encoding",
+        ) from error

@@ -80,7 +80,7 @@ def check_weights(weights: Sequence[float], models: int) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntMixture:
     """The weights of a mixture and how well they do."""
 
     weights: tuple[float, ...]
@@ -93,7 +93,7 @@ class Learnt:
 
 def learn_mixture(
     tables: Sequence[BackoffTable], ids: NDArray[np.integer], *, tolerance: float = 1e-9, iterations: int = 1000
-) -> Learnt:
+) -> LearntMixture:
     """The weights that make a text most likely, by EM from equal ones; the tables must share a vocabulary.
 
     The likelihood is concave in the weights, so EM cannot end in a lesser maximum.
@@ -112,7 +112,7 @@ def learn_mixture(
         if moved < tolerance:
             break
     perplexity = float(np.exp(-np.log(weights @ kept).mean()))
-    return Learnt(tuple(weights.tolist()), perplexity, step, int((~possible).sum()))
+    return LearntMixture(tuple(weights.tolist()), perplexity, step, int((~possible).sum()))
 
 
 def _reading(vocab: Vocabulary) -> Vocabulary:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.kenlm.compiled.hash_tables import find
+from lidstone.ngram.scorer.hash_tables import find
 from lidstone.text.memory import SIGN, as_float, load_i64, load_u32, store_u32
 
 ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_VALUE, GROUPED, TABLES = range(11)
@@ -26,8 +26,6 @@ VOCAB_VALUE, LONGEST_VALUE, PAIR = 4, 4, 8
 STATE_SIZE = 16
 """A state is 16 uint32: its length, up to 7 words, the newest first, and up to 7 backoffs, the bits of float32."""
 _WORDS, _BACKOFFS = 4, 32
-
-UNSOUGHT = -1
 
 _A = np.uint64(8978948897894561157)
 _B = np.uint64(17894857484156487943)
@@ -69,11 +67,10 @@ def write_start(layout, state):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def step(layout, before, word, after, bigram):  # type: ignore[no-untyped-def]
+def step(layout, before, word, after):  # type: ignore[no-untyped-def]
     """log10 p(word | before) and the length of the longest n-gram that matched; `after` becomes the next state.
 
-    States are given by address and must not be the same. `bigram` is the address of the entry of the last two words, 0
-    where there is none, UNSOUGHT where it has not been looked for.
+    States are given by address and must not be the same.
     """
     at = part(layout, UNIGRAMS) + word * part(layout, UNIGRAM_BYTES)
     bits, backoff = load_u32(at), load_u32(at + 4)
@@ -84,7 +81,7 @@ def step(layout, before, word, after, bigram):  # type: ignore[no-untyped-def]
         if bits & SIGN:
             break
         key = extend_key(key, load_u32(before + _WORDS + 4 * i))
-        at = find_ngram(layout, i, key) if i or bigram == UNSOUGHT else bigram
+        at = find_ngram(layout, i, key)
         if at == 0:
             break
         matched = np.int64(i + 2)

@@ -1,1 +1,0 @@
-"""ARPA files, read and written."""

@@ -1,1 +1,0 @@
-"""Scoring in compiled code: hash_tables -> step: one word; blocks: many words -> lines: sentences."""
