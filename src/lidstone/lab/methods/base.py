@@ -37,8 +37,6 @@ else:
 Thing = TypeVar("Thing", bound="Counts | BackoffTable")
 BatchChange = Callable[[dict[str, Any], float], dict[str, Any]]
 """Changes a batch of training; the second argument is a factor on the strength, for schedules."""
-TargetSettings = tuple[int | None, Literal["exact", "published"] | None, Literal["token", "ngram"] | None]
-"""Order, form and empirical of the target of a loss; None where the target is the label alone."""
 Strength = Annotated[float, Field(ge=0)]
 FORMAT = 1
 """Part of every hash: increased when counting or fitting gives other results."""
@@ -142,60 +140,44 @@ class TrainingMethod:
         """What changes the batches of training; None: nothing."""
         return None
 
-    def target(self, settings: Regularizer) -> TargetSettings:
-        """What `run.json` says of the target."""
-        return None, None, None
-
-    def own_settings(self, settings: Regularizer) -> dict[str, Any]:
-        """The settings in `run.json` other than the smoother's parameters."""
-        return {}
-
     def describe(self, settings: Regularizer) -> dict[str, Any]:
         """The method in `run.json`, with the keys by which reports group runs."""
         plus, minus = settings.strengths
-        order, form, empirical = self.target(settings)
         return {
             "kind": self.kind,
             "smoother": settings.smoother,
-            "parameters": {**settings.parameters, **self.own_settings(settings)},
-            "order": order,
+            "parameters": dict(settings.parameters),
+            "order": None,
             "gamma_plus": plus,
             "gamma_minus": minus,
-            "form": form,
-            "empirical": empirical,
+            "form": None,
+            "empirical": None,
             "schedule": settings.schedule.kind,
         }
 
 
 class TableMethod(TrainingMethod):
-    """A method whose target is mixed with a table: by default one of order 1, in the exact, token-wise form.
+    """A method whose target is mixed with a table: by default one without histories, in the exact, token-wise form.
 
     The target is then (1 - gamma) onehot + gamma p~.
     """
 
-    def table(self, settings: Regularizer, text: TrainingText) -> tuple[BackoffTable, Counts]:
-        """The table, and the counts it was made from."""
+    def table(self, settings: Regularizer, text: TrainingText, counts: Counts) -> BackoffTable:
+        """The table, of counts that have the order in `describe`."""
         raise NotImplementedError
 
-    def target(self, settings: Regularizer) -> TargetSettings:
-        """As for all tables without histories."""
-        return 1, "exact", "token"
+    def describe(self, settings: Regularizer) -> dict[str, Any]:
+        return super().describe(settings) | {"order": 1, "form": "exact", "empirical": "token"}
 
     def loss(
         self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule
     ) -> SmoothedLoss:
-        """Cross-entropy with the table's target."""
-        table, counts = self.table(settings, text)
-        plus, minus = settings.strengths
-        _, form, empirical = self.target(settings)
-        assert form is not None and empirical is not None
+        options = self.describe(settings)
+        counts = text.count(options["order"])
         return make(
-            table,
-            counts if empirical == "ngram" else None,
-            gamma_plus=plus,
-            gamma_minus=minus,
-            form=form,
-            empirical=empirical,
+            self.table(settings, text, counts),
+            counts if options["empirical"] == "ngram" else None,
+            **{key: options[key] for key in ("gamma_plus", "gamma_minus", "form", "empirical")},
             schedule=schedule,
         )
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from lidstone.errors import InputError
-from lidstone.lab.methods.base import Regularizer, TargetSettings, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import Regularizer, TrainingMethod, TrainingText
 from lidstone.loss.checks import check_shapes
 from lidstone.loss.loss import LossParts, SmoothedLoss
 from lidstone.loss.schedule import Schedule
@@ -23,14 +23,13 @@ class ConfidencePenaltyMethod(TrainingMethod):
 
     kind = "confidence_penalty"
 
-    def target(self, settings: Regularizer) -> TargetSettings:
-        """Its counterpart is the uniform distribution, as in label smoothing."""
-        return 1, "exact", "token"
+    def describe(self, settings: Regularizer) -> dict[str, Any]:
+        uniform = {"order": 1, "form": "exact", "empirical": "token"}  # its counterpart, as in label smoothing
+        return super().describe(settings) | uniform
 
     def loss(
         self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule
     ) -> SmoothedLoss:
-        """The penalized loss."""
         return ConfidencePenalty(settings.strengths[0], schedule=schedule)
 
 

@@ -19,10 +19,8 @@ class LabelSmoothingMethod(TableMethod):
 
     kind = "label_smoothing"
 
-    def table(self, settings: Regularizer, text: TrainingText) -> tuple[BackoffTable, Counts]:
-        """The uniform distribution."""
-        counts = text.count(1)
-        return uniform_table(counts), counts
+    def table(self, settings: Regularizer, text: TrainingText, counts: Counts) -> BackoffTable:
+        return uniform_table(counts)
 
 
 def uniform_table(counts: Counts) -> BackoffTable:
@@ -41,12 +39,8 @@ def table_without_histories(name: str, counts: Counts, base: Any) -> BackoffTabl
         raise InputError(
             f"{name} has no histories, but the counts have order {counts.order}", hint="count with order=1"
         )
-    signature = {
-        "smoother": name,
-        "order": 1,
-        "vocabulary": counts.vocab.fingerprint,
-        "counts": counts.fingerprint,
-    }
+    fingerprints = {"vocabulary": counts.vocab.fingerprint, "counts": counts.fingerprint}
+    signature = {"smoother": name, "order": 1, **fingerprints}
     return BackoffTable(counts.vocab, counts.trie, base, *empty_level(counts), signature)
 
 

@@ -41,19 +41,16 @@ class NoisingMethod(TrainingMethod):
     kind = "noising"
 
     def check(self, settings: Regularizer) -> None:
-        """The strength is a probability."""
         super().check(settings)
         if not 0 <= (settings.gamma or 0) <= 1:
             raise ValueError(f"gamma is {settings.gamma}, but noising needs a probability from 0 to 1")
 
     def batch_change(self, settings: Regularizer, text: TrainingText, model: Any) -> BatchChange:
-        """The noise."""
         blank = blank_id(text.vocab, model.config.pad_token_id) if settings.noise == "blank" else 0
         return Noising(text.count(2), gamma=settings.strengths[0], scheme=settings.noise, blank=blank)
 
-    def own_settings(self, settings: Regularizer) -> dict[str, Any]:
-        """What inputs are replaced with."""
-        return {"noise": settings.noise}
+    def describe(self, settings: Regularizer) -> dict[str, Any]:
+        return super().describe(settings) | {"parameters": {**settings.parameters, "noise": settings.noise}}
 
 
 class Noising:

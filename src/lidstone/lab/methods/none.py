@@ -13,7 +13,6 @@ class NoRegularizer(TrainingMethod):
     kind = "none"
 
     def check(self, settings: Regularizer) -> None:
-        """No strengths, no parameters, and not the name of a smoother, which was probably meant to be one."""
         from lidstone.ngram.smoothers.registry import smoother_names
 
         if {settings.gamma, settings.gamma_plus, settings.gamma_minus} != {None} or settings.parameters:
@@ -22,12 +21,10 @@ class NoRegularizer(TrainingMethod):
             raise ValueError(f"{settings.name} is a smoother; write smoother: {settings.name}, and its gamma")
 
     def varies_along(self, key: str) -> bool:
-        """It has nothing that varies."""
         return False
 
     def describe(self, settings: Regularizer) -> dict[str, Any]:
-        """As for all methods, but without strengths."""
-        return {**super().describe(settings), "gamma_plus": None, "gamma_minus": None}
+        return super().describe(settings) | {"gamma_plus": None, "gamma_minus": None}
 
 
 METHOD = NoRegularizer()

@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
 from lidstone.files import write_text
-from lidstone.lab.methods.base import BatchChange, Regularizer, TargetSettings, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingMethod, TrainingText
 from lidstone.loss.targets import Targets
 from lidstone.ngram.formats.safetensors import load, save
 from lidstone.ngram.table import BackoffTable
@@ -55,7 +55,6 @@ class ResidualMethod(TrainingMethod):
     takes_hidden_states = False  # it is added to logits
 
     def check(self, settings: Regularizer) -> None:
-        """A constant strength above 0."""
         super().check(settings)
         if not settings.gamma:
             raise ValueError("a residual needs gamma above 0")
@@ -63,22 +62,16 @@ class ResidualMethod(TrainingMethod):
             raise ValueError("the strength of a residual is part of the model: it cannot follow a schedule")
 
     def change_model(self, settings: Regularizer, text: TrainingText, model: Any) -> None:
-        """Attach the n-gram model to the network."""
         folds = text.fold_tables(settings, settings.folds) if settings.folds else []
         NgramResidual(text.table(settings), settings.strengths[0], folds).attach(model)
 
     def batch_change(self, settings: Regularizer, text: TrainingText, model: Any) -> BatchChange | None:
-        """Give the folds of a batch to the residual."""
         residual = residual_of(model)
         return residual.take_folds if residual is not None and settings.folds else None
 
-    def target(self, settings: Regularizer) -> TargetSettings:
-        """The target is the label; the order is that of the table."""
-        return settings.order, None, None
-
-    def own_settings(self, settings: Regularizer) -> dict[str, Any]:
-        """The number of folds, where there are any."""
-        return {"folds": settings.folds} if settings.folds else {}
+    def describe(self, settings: Regularizer) -> dict[str, Any]:
+        folds = {"folds": settings.folds} if settings.folds else {}
+        return super().describe(settings) | {"parameters": {**settings.parameters, **folds}, "order": settings.order}
 
 
 def log_table(table: BackoffTable) -> BackoffTable:

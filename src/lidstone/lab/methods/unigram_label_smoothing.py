@@ -14,10 +14,8 @@ class UnigramLabelSmoothingMethod(TableMethod):
 
     kind = "unigram_label_smoothing"
 
-    def table(self, settings: Regularizer, text: TrainingText) -> tuple[BackoffTable, Counts]:
-        """The unigram distribution."""
-        counts = text.count(1)
-        return unigram_table(counts), counts
+    def table(self, settings: Regularizer, text: TrainingText, counts: Counts) -> BackoffTable:
+        return unigram_table(counts)
 
 
 def unigram_table(counts: Counts) -> BackoffTable:
