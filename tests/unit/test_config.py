@@ -15,7 +15,7 @@ from lidstone.lab.recipe.sections import (
     Corpus,
     Evaluation,
     ModelSpec,
-    Sweep,
+    SweepSettings,
     Tokenizer,
     Training,
 )
@@ -314,7 +314,7 @@ def test_packaged_recipes_go_by_either_spelling():
 
 def test_the_documentation_has_every_key_and_every_recipe():
     text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
-    sections = (Corpus, Tokenizer, ModelSpec, Regularizer, ScheduleSection, Training, Evaluation, Sweep)
+    sections = (Corpus, Tokenizer, ModelSpec, Regularizer, ScheduleSection, Training, Evaluation, SweepSettings)
     keys = {key for section in sections for key in section.model_fields}
     assert [key for key in sorted(keys) if f"| `{key}` |" not in text] == []
     assert [name for name in recipe_names() if f"| `{name}` |" not in text] == []

@@ -20,7 +20,7 @@ from lidstone.ngram.cluster import counting as cluster
 from lidstone.ngram.cluster import tasks as cluster_tasks
 from lidstone.ngram.cluster.parted import count_types, gathered, load_parts
 from lidstone.ngram.cluster.splits import cut
-from lidstone.ngram.cluster.tasks import BLANK, Job, Space, add_bucket, count_block, guarded, read_split
+from lidstone.ngram.cluster.tasks import BLANK, CountJob, Space, add_bucket, count_block, guarded, read_split
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.formats.safetensors import save
 from lidstone.ngram.smoothers.registry import get_smoother
@@ -73,7 +73,7 @@ def shuffled(rows, parts):
 def count_by_tasks(inputs, order, folder, *, tokens, nodes, size, parts=1, thresholds=()):
     """What `count_on_ray` does, with lists instead of datasets."""
     folder.mkdir()
-    job, splits = Job(order, tokens, nodes), cut(inputs, size)
+    job, splits = CountJob(order, tokens, nodes), cut(inputs, size)
     blocks = rows_of(read_split, batches(splits), job, None)
     found, ids, unigrams, _ = cluster._number_words(cluster._raised(blocks), splits, None, print)
     space = Space(found, ids, cluster.bucket_starts(unigrams, order, nodes, 2), str(folder))
@@ -117,7 +117,7 @@ def test_buckets_are_in_order_and_cut_frequent_words():
 
 
 def test_a_lost_row_is_noticed(tmp_path):
-    job, space = Job(3, 100, 100), None
+    job, space = CountJob(3, 100, 100), None
     row = {**BLANK, "bucket": 0, "file": "a", "block": "0.0", "pairs": 9}
     with pytest.raises(RunError, match="9 pairs were counted of 10 tokens"):
         cluster._check([row], 10, job, space)
@@ -130,33 +130,33 @@ def test_an_error_in_a_text_is_raised_or_its_file_left_out(tmp_path):
     (tmp_path / "bad.gz").write_bytes(gzip.compress(b"x y z\n" * 99_999)[:-9])
     (tmp_path / "good").write_text(TEXT)
     splits = cut([Input(str(tmp_path / name)) for name in ("bad.gz", "good")])
-    rows = rows_of(read_split, batches(splits), Job(3, 100, 100), None)
+    rows = rows_of(read_split, batches(splits), CountJob(3, 100, 100), None)
     with pytest.raises(LidstoneError, match=r"bad\.gz is cut off") as caught:
         list(cluster._raised(rows))
     assert caught.value.hint
-    rows, said = rows_of(read_split, batches(splits), Job(3, 100, 100, skip_bad=True), None), []
+    rows, said = rows_of(read_split, batches(splits), CountJob(3, 100, 100, skip_bad=True), None), []
     assert [row["split"] for row in rows].count(0) > 1  # blocks of the bad file that could be read
     found, ids, unigrams, bad = cluster._number_words(cluster._raised(rows), splits, None, said.append)
     assert said == [f"skipped: {reason}" for reason in [row["bad"] for row in rows if row["bad"]]]
     counts = count_text(tmp_path / "good", 3)
     assert bad == {str(tmp_path / "bad.gz")} and found.tokens == counts.vocab.tokens
     space = Space(found, ids, [0], str(tmp_path), left_out=frozenset([0]))
-    rows = rows_of(count_block, shuffled(rows, 1), Job(3, 100, 1000), space)
+    rows = rows_of(count_block, shuffled(rows, 1), CountJob(3, 100, 1000), space)
     assert {row["block"].split(".")[0] for row in rows} == {"1"}
     assert unigrams.tolist() == counts.counts[: len(unigrams)].tolist()
 
 
 def test_errors_travel_as_rows_through_every_step(tmp_path):
     space = Space(count_text(io.BytesIO(b"a b\n"), 1).vocab, {}, [0], str(tmp_path))
-    rows = rows_of(count_block, [BLANK], Job(3, 100, 100, version="0.0.9"), space)
-    rows = rows_of(add_bucket, shuffled(rows, 1), Job(3, 100, 100), space)
+    rows = rows_of(count_block, [BLANK], CountJob(3, 100, 100, version="0.0.9"), space)
+    rows = rows_of(add_bucket, shuffled(rows, 1), CountJob(3, 100, 100), space)
     with pytest.raises(LidstoneError, match="a worker has lidstone"):
         list(cluster._raised(rows))
 
 
 def test_workers_of_another_version_are_refused(tmp_path, monkeypatch):
     (tmp_path / "text").write_text(TEXT)
-    job = Job(3, 100, 100, version="0.0.9")
+    job = CountJob(3, 100, 100, version="0.0.9")
     rows = rows_of(read_split, batches(cut([Input(str(tmp_path / "text"))])), job, None)
     with pytest.raises(LidstoneError, match=r"a worker has lidstone .*, the driver 0\.0\.9"):
         list(cluster._raised(rows))

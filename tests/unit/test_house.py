@@ -22,12 +22,9 @@ MODULES = {
 }
 LIBRARY = ("text", "ngram", "loss", "hf")
 
-SHARED_CLASSES = {
-    *("Batch", "Block", "Engine", "Facts", "Job", "Plan", "Run"),
-    *("Scorer", "Split", "Sweep", "Table", "Values"),
-}
+SHARED_CLASSES = {"Batch", "Table", "Values"}
 """classes whose name occurs in two modules"""
-FILE_NAMES = {"loss", "scoring", "table"}
+FILE_NAMES = {"table"}
 """names of three files or more"""
 CIRCLES = {
     ("loss.loss", "loss.columns"),

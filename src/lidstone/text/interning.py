@@ -44,7 +44,7 @@ def _same(one: int, other: int, size: int) -> bool:
     return True
 
 
-class Table(NamedTuple):
+class WordTable(NamedTuple):
     """The words known so far. Twice as many slots as words at least, a power of two."""
 
     keys: Any  # uint64, one per slot

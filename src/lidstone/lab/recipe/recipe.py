@@ -23,7 +23,7 @@ from lidstone.lab.recipe.sections import (
     Evaluation,
     ModelSpec,
     SplitFiles,
-    Sweep,
+    SweepSettings,
     Tokenizer,
     Training,
 )
@@ -62,7 +62,7 @@ class Recipe(Section):
     """What the recipe compares."""
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
-    sweep: Sweep = Sweep()
+    sweep: SweepSettings = SweepSettings()
 
     @property
     def method_names(self) -> tuple[str, ...]:

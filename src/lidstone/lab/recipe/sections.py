@@ -266,7 +266,7 @@ class Evaluation(Beam):
     """Language models: n-gram models of the training text to score beside the network; empty: none."""
 
 
-class Sweep(Section):
+class SweepSettings(Section):
     """What `lidstone sweep` searches: every combination of the axes, for each method."""
 
     axes: dict[str, list[Any]] = Field(default_factory=dict)

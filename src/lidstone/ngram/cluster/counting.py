@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, LidstoneError, RunError
 from lidstone.ngram.cluster.parted import save_parts
 from lidstone.ngram.cluster.rows import IDS
-from lidstone.ngram.cluster.splits import SPLIT_BYTES, Split, cut
+from lidstone.ngram.cluster.splits import SPLIT_BYTES, TextSplit, cut
 from lidstone.ngram.cluster.tasks import (
-    Job,
+    CountJob,
     Rows,
     Space,
     add_bucket,
@@ -74,7 +74,7 @@ def count_on_ray(
     """
     check_order(order)
     limits = check_thresholds(thresholds or [0], order)
-    job = Job(order, block_tokens(memory, order, 1), memory // BYTES_PER_NODE, skip_bad, blank)
+    job = CountJob(order, block_tokens(memory, order, 1), memory // BYTES_PER_NODE, skip_bad, blank)
     splits = cut(inputs, split_bytes or SPLIT_BYTES, count_workers())
     folder = _new_folder(Path(output))
     report(f"reading {len(splits)} parts of {len(inputs)} texts")
@@ -99,7 +99,7 @@ def _new_folder(output: Path) -> Path:
     return output
 
 
-def _dataset(splits: Sequence[Split]) -> Any:
+def _dataset(splits: Sequence[TextSplit]) -> Any:
     import ray.data
 
     _configure(ray.data.DataContext.get_current())
@@ -117,7 +117,7 @@ def _configure(context: Any) -> None:
         context.shuffle_input_batch_bytes = 0  # blocks are not copied into larger ones first
 
 
-def _read(splits: Sequence[Split], job: Job, vocab: Vocabulary | None) -> Any:
+def _read(splits: Sequence[TextSplit], job: CountJob, vocab: Vocabulary | None) -> Any:
     """The words of all splits, block by block."""
     with named_errors():
         return _mapped(_dataset(splits), guarded(read_split, job, vocab)).materialize()
@@ -154,7 +154,7 @@ def _raised(rows: Iterable[Rows]) -> Iterator[Rows]:
 
 
 def _number_words(
-    rows: Iterable[Rows], splits: Sequence[Split], vocab: Vocabulary | None, report: Report
+    rows: Iterable[Rows], splits: Sequence[TextSplit], vocab: Vocabulary | None, report: Report
 ) -> tuple[Vocabulary, dict[int, Any], NDArray[np.int64], set[str]]:
     """The vocabulary in the order of the text; by split, the ids of its words; how often each occurs; bad files."""
     ordered = sorted(rows, key=lambda row: (int(row["split"]), int(row["number"])))
@@ -205,7 +205,7 @@ def bucket_starts(unigrams: NDArray[np.int64], order: int, limit: int, workers: 
     return sorted(set(starts))
 
 
-def _count(blocks: Any, tokens: int, job: Job, space: Space, report: Report) -> list[Path]:
+def _count(blocks: Any, tokens: int, job: CountJob, space: Space, report: Report) -> list[Path]:
     """The piece of each bucket, in order."""
     import ray
 
@@ -218,7 +218,7 @@ def _count(blocks: Any, tokens: int, job: Job, space: Space, report: Report) -> 
     return _check(list(_rows(sums)), tokens, job, space)
 
 
-def _check(rows: Sequence[Rows], tokens: int, job: Job, space: Space) -> list[Path]:
+def _check(rows: Sequence[Rows], tokens: int, job: CountJob, space: Space) -> list[Path]:
     """One file per bucket, with every block once; a token is the second of exactly one pair, so none may be missing."""
     pairs = sum(int(row["pairs"]) for row in rows)
     if pairs != tokens:
@@ -230,7 +230,7 @@ def _check(rows: Sequence[Rows], tokens: int, job: Job, space: Space) -> list[Pa
     return [_one_file(found, job, space) for _, found in sorted(by_bucket.items())]
 
 
-def _one_file(rows: list[Rows], job: Job, space: Space) -> Path:
+def _one_file(rows: list[Rows], job: CountJob, space: Space) -> Path:
     """Ray may hand a bucket out in several batches: their sums are added."""
     folder = Path(space.folder)
     blocks = [block for row in rows for block in row["block"].split()]

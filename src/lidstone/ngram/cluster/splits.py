@@ -18,7 +18,7 @@ SPLIT_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
-class Split:
+class TextSplit:
     """A part of the text."""
 
     number: int
@@ -45,7 +45,7 @@ class Split:
             raise TextError(f"{self.name} changed while it was read", hint=hint)
 
 
-def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> list[Split]:
+def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> list[TextSplit]:
     """The parts of all inputs, in the order of the text: of at most `limit` bytes, and so many that workers are busy.
 
     >>> [part.name for part in cut([Input("a.gz"), Input("s3://bucket/b")])]
@@ -55,10 +55,10 @@ def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> 
         raise InputError("workers cannot read standard input", hint="name files, or count without --engine ray")
     known = [stamp(item.name) or (item.name, 0, 0) for item in inputs]
     size = chunk_size(sum(length for _, length, _ in known), limit, workers)
-    found: list[Split] = []
+    found: list[TextSplit] = []
     for item, (_, length, changed) in zip(inputs, known, strict=True):
         for start, stop in _ranges(item, length, size):
-            found.append(Split(len(found), item.name, item.column, start, stop, changed))
+            found.append(TextSplit(len(found), item.name, item.column, start, stop, changed))
     return found
 
 

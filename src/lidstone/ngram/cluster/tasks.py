@@ -17,9 +17,9 @@ import numpy as np
 from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.cluster.rows import COLUMNS, IDS, as_ids, as_piece, as_row, ids_of
-from lidstone.ngram.cluster.splits import Split
+from lidstone.ngram.cluster.splits import TextSplit
 from lidstone.ngram.counting import count_stream
-from lidstone.ngram.disk.buckets import Run, slices
+from lidstone.ngram.disk.buckets import CountedRun, slices
 from lidstone.ngram.disk.merging import Slice, merge_within, whole
 from lidstone.ngram.disk.pieces import cut_out, piece_of_trie, save_piece
 from lidstone.text.history import sentence_stream
@@ -30,7 +30,7 @@ Rows = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Job:
+class CountJob:
     """What all tasks of one count share."""
 
     order: int
@@ -61,7 +61,7 @@ class Space:
     """splits of bad files"""
 
 
-def guarded(task: Callable[..., Iterator[Rows]], job: Job, *rest: Any) -> Callable[[Rows], Iterator[Rows]]:
+def guarded(task: Callable[..., Iterator[Rows]], job: CountJob, *rest: Any) -> Callable[[Rows], Iterator[Rows]]:
     """A task that gives an error as a row, and refuses to run under another version of lidstone."""
 
     def run(batch: Rows) -> Iterator[Rows]:
@@ -99,7 +99,7 @@ def _as_batch(row: Rows) -> Rows:
     return {name: np.array([value], object if isinstance(value, bytes) else None) for name, value in row.items()}
 
 
-def read_split(batch: Rows, job: Job, vocab: Vocabulary | None) -> Iterator[Rows]:
+def read_split(batch: Rows, job: CountJob, vocab: Vocabulary | None) -> Iterator[Rows]:
     """A row per block of a split: its ids, its new words in order, how often each word of the split occurs in it."""
     for split in _splits(batch):
         try:
@@ -114,7 +114,7 @@ def read_split(batch: Rows, job: Job, vocab: Vocabulary | None) -> Iterator[Rows
             yield {"split": split.number, "bad": error.message}
 
 
-def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
+def count_block(batch: Rows, job: CountJob, space: Any) -> Iterator[Rows]:
     """A row per block and bucket: the n-grams of all orders that belong there."""
     known: Space = _fetched(space)
     bos = known.vocab.bos
@@ -122,7 +122,7 @@ def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
         ids, split = ids_of(batch, row), int(batch["split"][row])
         stream = sentence_stream(_fetched(known.ids[split])[ids] if known.ids else ids, known.vocab)
         trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
-        run = Run(piece_of_trie(trie, counts), bos)
+        run = CountedRun(piece_of_trie(trie, counts), bos)
         for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
             (part,) = slices([run], begin, end, bos)
             if part.size:
@@ -130,7 +130,7 @@ def count_block(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
                 yield {"bucket": bucket, "block": f"{batch['split'][row]}.{batch['number'][row]}", **as_row(piece)}
 
 
-def add_bucket(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
+def add_bucket(batch: Rows, job: CountJob, space: Any) -> Iterator[Rows]:
     """Merge the rows of each bucket in a batch into a file; says which blocks it holds and how many pairs."""
     known: Space = _fetched(space)
     for row in np.flatnonzero(batch["error"] != ""):
@@ -147,7 +147,7 @@ def add_bucket(batch: Rows, job: Job, space: Any) -> Iterator[Rows]:
         yield {"bucket": bucket, "block": " ".join(blocks), "file": name, "pairs": pairs}
 
 
-def _check_version(job: Job) -> None:
+def _check_version(job: CountJob) -> None:
     if job.version != __version__:
         raise RunError(
             f"a worker has lidstone {__version__}, the driver {job.version}",
@@ -155,11 +155,11 @@ def _check_version(job: Job) -> None:
         )
 
 
-def _splits(batch: Rows) -> Iterator[Split]:
+def _splits(batch: Rows) -> Iterator[TextSplit]:
     for number, name, column, start, stop, changed in zip(
         *(batch[field].tolist() for field in ("number", "name", "column", "start", "stop", "changed")), strict=True
     ):
-        yield Split(number, name, column or None, start, stop, changed)
+        yield TextSplit(number, name, column or None, start, stop, changed)
 
 
 def _fetched(item: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from lidstone import __version__
 from lidstone.errors import InputError, VocabularyMismatch, format_error
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.buckets import Run
+from lidstone.ngram.disk.buckets import CountedRun
 from lidstone.ngram.disk.external import finish
 from lidstone.ngram.disk.pieces import piece_of_trie
 from lidstone.ngram.disk.workspace import workspace
@@ -49,7 +49,7 @@ def add_files(
         unigrams = np.sum([counts.counts[: vocab.size + 1].astype(np.int64) for counts in files], axis=0)
         del files, counts
 
-        def opened() -> list[Run]:
+        def opened() -> list[CountedRun]:
             return [_open(path, first_words) for path, first_words in zip(paths, heads, strict=True)]
 
         finish(opened, folder, vocab, order, unigrams, target, memory=memory, workers=workers, show=show)
@@ -97,7 +97,7 @@ def _store_heads(counts: Counts, path: Path) -> Path:
     return path
 
 
-def _open(path: str | Path, heads: Path) -> Run:
+def _open(path: str | Path, heads: Path) -> CountedRun:
     counts = load_counts(path, verify=False)
     arrays, _ = read_arrays(heads, verify=False)
-    return Run(piece_of_trie(counts.trie, counts.counts, arrays["heads"]), counts.vocab.bos)
+    return CountedRun(piece_of_trie(counts.trie, counts.counts, arrays["heads"]), counts.vocab.bos)

@@ -17,14 +17,14 @@ from lidstone.ngram.disk.pieces import Ints, Piece, broken, cut_out, release_pie
 
 
 @dataclass(frozen=True)
-class Run:
+class CountedRun:
     """The piece of one block, and the id of `<s>` when it was counted."""
 
     piece: Piece
     bos: int
 
 
-def boundaries(runs: Sequence[Run], vocab_size: int, limit: int) -> list[int]:
+def boundaries(runs: Sequence[CountedRun], vocab_size: int, limit: int) -> list[int]:
     """Keys at which buckets begin, so that none has more than `limit` n-grams if that can be; the first is 0."""
     keys, weights = _units(runs, vocab_size, limit)
     found, weight = [0], 0
@@ -36,7 +36,7 @@ def boundaries(runs: Sequence[Run], vocab_size: int, limit: int) -> list[int]:
     return found
 
 
-def copies(runs: Sequence[Run], begin: int, end: int | None, bos: int) -> list[Slice]:
+def copies(runs: Sequence[CountedRun], begin: int, end: int | None, bos: int) -> list[Slice]:
     """What each run has between two keys, in memory; the pages of its file are given back."""
     found = []
     for run in runs:
@@ -46,19 +46,19 @@ def copies(runs: Sequence[Run], begin: int, end: int | None, bos: int) -> list[S
     return found
 
 
-def slices(runs: Sequence[Run], begin: int, end: int | None, bos: int) -> list[Slice]:
+def slices(runs: Sequence[CountedRun], begin: int, end: int | None, bos: int) -> list[Slice]:
     """What each run has between two keys."""
     return [_slice(run, begin, end, bos) for run in runs]
 
 
-def _slice(run: Run, begin: int, end: int | None, bos: int) -> Slice:
+def _slice(run: CountedRun, begin: int, end: int | None, bos: int) -> Slice:
     piece = run.piece
     start = _position(run, begin, bos)
     stop = len(piece.heads) if end is None else _position(run, end, bos)
     return Slice(piece, piece.below(start), piece.below(stop), run.bos)
 
 
-def _position(run: Run, key: int, bos: int) -> int:
+def _position(run: CountedRun, key: int, bos: int) -> int:
     """The position of a key, or where it would be inserted, among the 2-grams of a run."""
     head, word = key >> BITS, key & 0xFFFFFFFF
     if run.bos <= head < bos:  # a word that came after this run, where only <s> is beyond it
@@ -67,14 +67,14 @@ def _position(run: Run, key: int, bos: int) -> int:
     return int(start + np.searchsorted(run.piece.words[start:stop], np.int32(word)))
 
 
-def _children(run: Run, head: int) -> tuple[int, int]:
+def _children(run: CountedRun, head: int) -> tuple[int, int]:
     """The 2-grams that begin with a word."""
     heads = run.piece.heads
     start, stop = np.searchsorted(heads, np.array([head, head + 1], heads.dtype))
     return int(start), int(stop)
 
 
-def _units(runs: Sequence[Run], vocab_size: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _units(runs: Sequence[CountedRun], vocab_size: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Keys in order, and the weight from each to the next: whole first words, or pairs where the word is heavy."""
     by_word = np.zeros(vocab_size + 1, np.int64)
     for run in runs:
@@ -94,7 +94,7 @@ def _units(runs: Sequence[Run], vocab_size: int, limit: int) -> tuple[NDArray[np
     return merged[order], np.concatenate(sizes)[order]
 
 
-def _by_second_word(runs: Sequence[Run], word: int, vocab_size: int) -> NDArray[np.int64]:
+def _by_second_word(runs: Sequence[CountedRun], word: int, vocab_size: int) -> NDArray[np.int64]:
     weights = np.zeros(vocab_size, np.int64)
     for run in runs:
         if word < run.bos or word == vocab_size:
@@ -104,7 +104,7 @@ def _by_second_word(runs: Sequence[Run], word: int, vocab_size: int) -> NDArray[
     return weights
 
 
-def _heads(run: Run, bos: int) -> Ints:
+def _heads(run: CountedRun, bos: int) -> Ints:
     return np.where(run.piece.heads == run.bos, bos, run.piece.heads)
 
 

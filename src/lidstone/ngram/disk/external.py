@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lidstone import __version__
 from lidstone.errors import FileFormatError
 from lidstone.ngram.counts import check_thresholds
-from lidstone.ngram.disk.buckets import Run, boundaries, copies
+from lidstone.ngram.disk.buckets import CountedRun, boundaries, copies
 from lidstone.ngram.disk.estimate import bytes_of, temporary_bytes, tokens_of
 from lidstone.ngram.disk.memory import block_tokens, bucket_nodes, chunk_size, plan, trim
 from lidstone.ngram.disk.merging import merge_within
@@ -31,7 +31,7 @@ from lidstone.text.source import Source, stamp
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, Block
 
-OpenRuns = Callable[[], list[Run]]
+OpenRuns = Callable[[], list[CountedRun]]
 
 
 def count_to_file(

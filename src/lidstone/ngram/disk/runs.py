@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, InputError
 from lidstone.ngram.counting import count_stream
-from lidstone.ngram.disk.buckets import Run
+from lidstone.ngram.disk.buckets import CountedRun
 from lidstone.ngram.disk.memory import trim
 from lidstone.ngram.disk.pieces import load_piece, piece_of_trie, save_piece
 from lidstone.parallel import bounded_lookahead
@@ -96,9 +96,9 @@ class RunWriter:
         trim()
 
 
-def open_runs(folder: Path) -> list[Run]:
+def open_runs(folder: Path) -> list[CountedRun]:
     """The runs of a folder, mapped into memory."""
-    return [Run(piece, len(extra["unigrams"]) - 1) for piece, extra in map(load_piece, _files(folder))]
+    return [CountedRun(piece, len(extra["unigrams"]) - 1) for piece, extra in map(load_piece, _files(folder))]
 
 
 def sum_unigrams(folder: Path, vocab: Vocabulary) -> NDArray[np.int64]:

@@ -120,7 +120,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LearntWeights:
     """Weights, lowest order first, and the mean log-likelihood before each step and after the last."""
 
     weights: tuple[float, ...]
@@ -141,7 +141,9 @@ def observe(counts: Counts, held_out: Sentences) -> Observed:
     return Observed(known, likely, dropped, 1 / vocab.event_count)
 
 
-def learn_weights(seen: Observed, start: Sequence[float], *, tolerance: float = 1e-9, iterations: int = 1000) -> Learnt:
+def learn_weights(
+    seen: Observed, start: Sequence[float], *, tolerance: float = 1e-9, iterations: int = 1000
+) -> LearntWeights:
     """Repeat `step` until the mean log-likelihood grows by less than `tolerance`; a weight of 1 at order 1 stays."""
     lam = np.array(start)
     possible = mixture(seen, lam)[-1] > 0
@@ -154,7 +156,7 @@ def learn_weights(seen: Observed, start: Sequence[float], *, tolerance: float = 
         trace.append(_mean_log(seen, lam))
         if trace[-1] - trace[-2] < tolerance:
             break
-    return Learnt(tuple(lam.tolist()), tuple(trace))
+    return LearntWeights(tuple(lam.tolist()), tuple(trace))
 
 
 def mixture(seen: Observed, lam: Floats) -> Floats:
