@@ -90,7 +90,7 @@ format: .venv/.installed
 	$(BIN)/ruff check --fix $(CODE)
 
 bench: .venv/.installed
-	for script in benchmarks/[a-z]*.py; do $(BIN)/python "$$script" || exit 1; done
+	for script in $(filter-out benchmarks/compare.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python "$$script" || exit 1; done
 
 results: .venv/.installed
 	$(BIN)/python -m results pages

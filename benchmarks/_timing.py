@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +59,23 @@ def _processor_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def hardware() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     """The machine the figures belong to."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     model = next(
         (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
     )
-    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
+    return {"cpu": model, "cores": os.cpu_count(), "system": platform.system()}
+
+
+def versions() -> dict[str, str]:
+    """The packages that the figures depend on, where they are installed."""
+    found = {"python": platform.python_version()}
+    for name in ("lidstone", "numpy", "numba", "torch", "transformers", "kenlm", "ray"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 PEAK = """
@@ -85,11 +97,22 @@ def peak_memory(code: str) -> int:
 
 
 def write_results(name: str, figures: dict[str, Any]) -> Path:
-    """Keep the raw figures as JSON beside the benchmark."""
+    """Keep the raw figures in the file of today's run; all benchmarks of a run are in one file."""
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"hardware": hardware(), **figures}, indent=1) + "\n")
+    path = RESULTS / f"{os.environ.get('BENCH_RUN') or date.today().isoformat()}.json"
+    run = json.loads(path.read_text()) if path.exists() else {"figures": {}}
+    run = {"machine": machine(), "versions": versions(), "figures": run["figures"] | {name: figures}}
+    path.write_text(json.dumps(run, indent=1) + "\n")
     return path
+
+
+def newest(name: str) -> dict[str, Any]:
+    """The figures of a benchmark in the newest run that has it."""
+    for path in sorted(RESULTS.glob("20*.json"), reverse=True):
+        figures = json.loads(path.read_text())["figures"]
+        if name in figures:
+            return dict(figures[name])
+    raise SystemExit(f"no run in {RESULTS} has the benchmark {name}")
 
 
 def write_between(marks: tuple[str, str], text: str, page: Path) -> None:

@@ -2,7 +2,7 @@
 
 Run `python benchmarks/cores.py`. It uses the texts of `benchmarks/scale.py`. One process does both in turn, by changing
 which cores it may use; medians are compared, and the bits of both must be the same. The figures go to
-`benchmarks/results/cores.json` and to docs/scale.md. Target: at order 5, two cores at least 1.6 times as fast as one.
+`benchmarks/results/` and to docs/scale.md. Target: at order 5, two cores at least 1.6 times as fast as one.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The corpus is WikiText-2 (train, ten times, so that the loop runs for several se
 documents of about 40 lines; the model is modified Kneser-Ney of the same text, for kenlm as a probing binary (made by
 build_binary where that is on the PATH, else ARPA). Both sides read a file and write every line or document with its
 perplexity. Times are medians of interleaved rounds, by the wall clock; ratios above 1 say that lidstone is faster.
-Results go to benchmarks/results/filter.json.
+Results go to benchmarks/results/.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What mixing with an n-gram model costs when text is scored, and what the residual costs.
 
-    python benchmarks/mixture.py [--quick]        writes benchmarks/results/mixture.json
+    python benchmarks/mixture.py [--quick]        writes into benchmarks/results/
 
 Target: scoring with the mixture / scoring with the network <= 1.1. The network is that of the demo, untrained; its
 speed does not depend on its weights. Ratios are of medians of the processor time of one thread.

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import _plan
-from _timing import PEAK, RESULTS, write_between, write_results
+from _timing import PEAK, newest, write_between, write_results
 
 METHODS = ("memory", "disk", "ray 1", "ray 2", "lmplz")
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -218,8 +218,7 @@ def _after_counting(one: dict[str, float], tokens: int, total: float) -> str:
 
 
 def write_page() -> None:
-    figures = json.loads((RESULTS / "scale.json").read_text())
-    write_between(MARKS, tables(figures), PAGE)
+    write_between(MARKS, tables(newest("scale")), PAGE)
 
 
 def main() -> None:
@@ -268,9 +267,7 @@ def main() -> None:
 
 def earlier(forget: bool) -> dict[str, Any]:
     """The figures of earlier runs, to which those of this one are added."""
-    path = RESULTS / "scale.json"
-    figures = {"runs": {}} if forget or not path.exists() else json.loads(path.read_text())
-    return {key: value for key, value in figures.items() if key != "hardware"}
+    return {"runs": {}} if forget else newest("scale")
 
 
 def add_run(

@@ -1,6 +1,6 @@
 """What training costs: the regularizer, the pipeline, preparing data, searching translations.
 
-    python benchmarks/training.py [--quick]        writes benchmarks/results/training.json
+    python benchmarks/training.py [--quick]        writes into benchmarks/results/
 
 Targets: regularised / plain tokens per second >= 0.97; pipeline over a bare PyTorch loop <= 1.05; WikiText-2 prepared
 in < 20 s. An update is timed from the reading of its batch to the reading of the next, so that set-up and checkpoint

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
+from benchmarks._timing import newest
+
 ROOT = Path(__file__).parents[2]
-MODULE = json.loads((ROOT / "benchmarks/results/kenlm_module.json").read_text())
-FILTER = json.loads((ROOT / "benchmarks/results/filter.json").read_text())["filter"]
+MODULE, FILTER = newest("kenlm_module"), newest("filter")["filter"]
 NAMES = {"one core": "lines, one core", "all cores": "lines, all cores", "two cores": "lines, all cores"}
 
 
@@ -47,14 +47,14 @@ def test_the_guide_gives_no_figures_of_its_own():
 
 
 def test_the_seconds_beside_lmplz_in_the_readme_are_those_measured() -> None:
-    methods = json.loads((ROOT / "benchmarks/results/scale.json").read_text())["runs"]["72M, 5"]["methods"]
+    methods = newest("scale")["runs"]["72M, 5"]["methods"]
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     found = re.search(r"takes ([\d.]+) s for order 5 on two cores where lmplz takes ([\d.]+) s", text)
     assert found.groups() == tuple(f"{methods[name]['seconds']:.1f}" for name in ("memory", "lmplz"))
 
 
 def test_the_demo_in_the_readme_is_the_one_that_was_run() -> None:
-    found = json.loads((ROOT / "benchmarks/results/demo.json").read_text())["test_perplexity"]
+    found = newest("demo")["test_perplexity"]
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("*", "").replace(" ‡", "")
     table = text[text.index("| | test perplexity, alone") :].split("\n\n")[0].splitlines()[2:]
     networks = [found[name] for name in ("none", "jelinek-mercer", "modified-kneser-ney")]
@@ -65,7 +65,7 @@ def test_the_demo_in_the_readme_is_the_one_that_was_run() -> None:
 
 
 def test_the_processor_seconds_in_the_readme_are_those_measured() -> None:
-    found = json.loads((ROOT / "benchmarks/results/ngram.json").read_text())["estimation"]
+    found = newest("ngram")["estimation"]
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text[text.index("| from text file to fitted model") :].split("\n\n")[0].splitlines()[2:]
     for row, name in zip(table, ("lidstone", "lmplz", "counter"), strict=True):
