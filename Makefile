@@ -43,14 +43,15 @@ EXTRA ?= alone
 OTHER := .venv/other-$(EXTRA)
 test-extra:
 	$(PYTHON) -m venv $(OTHER)
-	$(OTHER)/$(SCRIPTS)/python -m pip install -qq $(if $(filter alone,$(EXTRA)),.,".[$(EXTRA)]") pytest pytest-xdist hypothesis tomli
+	$(OTHER)/$(SCRIPTS)/python -m pip install -qq $(if $(filter alone,$(EXTRA)),.,".[$(EXTRA)]") pytest pytest-xdist hypothesis tomli packaging
 	$(TEST_ENV) $(OTHER)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" -rs tests
 
 # The lowest versions that pyproject.toml allows, of the packages that lidstone alone needs.
 test-lowest:
 	$(PYTHON) -m venv .venv/lowest
 	.venv/lowest/$(SCRIPTS)/python -m pip install -qq uv
-	.venv/lowest/$(SCRIPTS)/uv pip install -q --python .venv/lowest --resolution lowest-direct . pytest pytest-xdist hypothesis
+	.venv/lowest/$(SCRIPTS)/uv pip install -q --python .venv/lowest --resolution lowest-direct .
+	.venv/lowest/$(SCRIPTS)/python -m pip install -qq pytest pytest-xdist hypothesis tomli packaging
 	$(TEST_ENV) .venv/lowest/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" tests/unit tests/laws
 
 INPUTS ?= 100000
