@@ -9,6 +9,8 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks._timing import newest
+
 import results
 from lidstone.files import parse_json, write_text
 from lidstone.lab.evaluation.significance import warnings_for
@@ -223,8 +225,7 @@ def best_seeds(study: Study) -> str:
 
 def costs(study: Study) -> str:
     """What each method costs: time of an update over a plain one, measured apart, and the memory of its runs."""
-    file = results.HERE.parent / "benchmarks" / "results" / "methods.json"
-    measured = json.loads(file.read_text())["regularised_over_plain"][study.file.stem]
+    measured = newest("methods")["regularised_over_plain"][study.file.stem]
     lines = ["| Method | Speed over None | Peak memory |", "|:--|--:|--:|"]
     for method in study.recipe.method_names:
         if (runs := study.runs(method)) and method in measured:
