@@ -212,7 +212,7 @@ def test_a_member_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
     bomb = bz2.compress(b" " * 50_000_000 + b"{}")
     assert len(bomb) < 1000
     write_zip(tmp_path / "a.runs", {"a/run.json.bz2": bomb})
-    with pytest.raises(FileFormatError, match=r"a\.runs/a/run\.json is damaged: it is cut off, or much larger"):
+    with pytest.raises(FileFormatError, match=r"a\.runs is damaged: a/run\.json\.bz2 is cut off, or much larger"):
         load_runs(tmp_path / "a.runs")
 
 
@@ -222,7 +222,7 @@ def test_a_damaged_run_in_a_study_is_named_and_skipped_on_request(tree: Path, st
         bad = next(info for info in archive.infolist() if info.filename.endswith("run.json.bz2"))
     data[bad.header_offset + 200] ^= 1
     study.write_bytes(data)
-    with pytest.raises(FileFormatError, match=r"study\.runs/\w+/run\.json is damaged: Bad CRC-32") as caught:
+    with pytest.raises(FileFormatError, match=r"study\.runs is damaged: Bad CRC-32 for file '\w+/run\.json") as caught:
         load_runs(study)
     assert "--skip-damaged" in caught.value.hint
     assert len(load_runs(study, skip_damaged=True).runs) == 8
@@ -236,7 +236,7 @@ def test_a_study_that_is_cut_off_or_no_archive_is_one_line(study: Path, tmp_path
     for data in (b"", b"PK", whole[:-1], whole[: len(whole) // 2], b"{}", whole[1000:]):
         study.write_bytes(data)
         for action in (load_runs, lambda path: unpack(path, tmp_path / "out")):
-            with pytest.raises(FileFormatError, match=r"study\.runs\S* is damaged") as caught:
+            with pytest.raises(FileFormatError, match=r"study\.runs is damaged") as caught:
                 action(study)
             assert caught.value.hint and "\n" not in caught.value.message
 

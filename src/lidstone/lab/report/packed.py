@@ -32,7 +32,7 @@ from lidstone.files import atomic_write, read_json, write_errors
 SUFFIX = ".runs"
 RECORD = "run.json"
 EXPLORER = "explorer.json"
-_HINT = "copy it again, or pack the runs again"
+_HINT = "copy it again, or pack the runs again; report and compare can skip damaged runs (--skip-damaged)"
 _PLAIN = re.compile(r"(?:[0-9A-Za-z_][\w.-]{0,99}/)?[0-9A-Za-z_][\w.-]{0,99}\.bz2", re.ASCII)
 _DAMAGE = (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, struct.error)
 _SMALL, _RATIO = 1 << 20, 200
@@ -53,23 +53,20 @@ def is_file(path: Path) -> bool:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, which may be in a packed study; damage is an OSError or a ValueError.
-
-    What is compressed with gzip in a folder of runs is not so in a study.
-    """
+    """The content of a file, which may be in a packed study: what is compressed with gzip elsewhere is not so there."""
     study = _study_of(path.parent)
     if not study:
         return path.read_bytes()
     if not is_file(path):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    return _decompressed(_stored(_open(study), _member(path.relative_to(study).as_posix())))
+    return _decompressed(study, _member(path.relative_to(study).as_posix()))
 
 
 def pack(files: Mapping[str, bytes], study: Path) -> None:
     """Add files, by their names in the study, to a packed study, or begin one; a file that it has is replaced."""
     if study.suffix != SUFFIX:
         raise InputError(f"{study} is not a name for a packed study", hint=f"end it in {SUFFIX}")
-    members = _stored_members(study) if study.exists() else {}
+    members = {member: _stored(study, member) for member in _open(study).NameToInfo} if study.exists() else {}
     members |= {_member(name): bz2.compress(content) for name, content in files.items()}
     for member in members:
         if not _PLAIN.fullmatch(member):
@@ -144,30 +141,22 @@ def _opened(study: Path, stamp: tuple[int, ...]) -> ZipFile:
     return archive
 
 
-def _stored_members(study: Path) -> dict[str, bytes]:
-    archive = _open(study)
+def _stored(study: Path, member: str) -> bytes:
     try:
-        return {member: _stored(archive, member) for member in archive.namelist()}
-    except ValueError as error:
+        return _open(study).read(member)
+    except _DAMAGE as error:
         raise _damaged(study, error) from error
 
 
-def _stored(archive: ZipFile, member: str) -> bytes:
-    try:
-        return archive.read(member)
-    except _DAMAGE as error:
-        raise ValueError(str(error)) from error
-
-
-def _decompressed(content: bytes) -> bytes:
+def _decompressed(study: Path, member: str) -> bytes:
     """The content of a member; no more than can be honest is ever in memory."""
-    decompressor = bz2.BZ2Decompressor()
+    stored, decompressor = _stored(study, member), bz2.BZ2Decompressor()
     try:
-        found = decompressor.decompress(content, max_length=max(_SMALL, _RATIO * len(content)))
-    except (OSError, EOFError) as error:
-        raise ValueError(str(error)) from error
+        found = decompressor.decompress(stored, max_length=max(_SMALL, _RATIO * len(stored)))
+    except _DAMAGE as error:
+        raise _damaged(study, f"{error} in {member}") from error
     if not decompressor.eof or decompressor.unused_data:
-        raise ValueError("it is cut off, or much larger than it should be")
+        raise _damaged(study, f"{member} is cut off, or much larger than it should be")
     return found
 
 
