@@ -2,7 +2,7 @@
 
 The methods are those that docs/regularizer.md recommends. The sizes of network and training depend on the size of the
 text. Its language, and whether it is tokenized, are guesses from frequent words and punctuation: they are printed and
-written into the recipe, where the user can change them.
+written into the recipe, where the user can change them. The text of the recipe is in `recipes/new_*.template`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from string import Template
 from typing import Literal
 
 import yaml
 
 from lidstone.errors import DataError, RecipeError
 from lidstone.files import write_text
-from lidstone.lab.recipe.recipe import make_recipe
+from lidstone.lab.recipe.recipe import RECIPES, make_recipe
 from lidstone.lab.recipe.yaml import parse_yaml
 from lidstone.text.corpora import aligned
 from lidstone.text.reader import read_lines
@@ -38,8 +39,6 @@ FREQUENT = {
     "pt": "o os que do da em uma não com para",
 }
 """Ten frequent words of each language that Moses has rules for; a language code in the file name has priority."""
-BLOCK = 128
-"""Language models read and train on rows of this many tokens."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,27 @@ def choose(task: str, files: Sequence[str], *, name: str | None = None) -> Choic
 
 def recipe_text(choices: Choices, *, folder: Path | None = None) -> str:
     """The YAML of a recipe; paths are relative to `folder`."""
-    places = [os.path.relpath(file, folder or Path()) for file in choices.files]
-    parts = [_head(choices), _corpus(choices, places), _network(choices), _methods(choices), _training(choices)]
-    text = "\n".join(parts)
+    places = [_quoted(os.path.relpath(file, folder or Path())) for file in choices.files]
+    size, facts = choices.size, choices.facts[-1]
+    template = Template((RECIPES / f"new_{choices.task}.template").read_text(encoding="utf-8"))
+    text = template.substitute(
+        {
+            key: getattr(size, key)
+            for key in ("merges", "layers", "width", "accumulation", "learning_rate", "warmup_steps")
+        },
+        ffn=size.ffn if choices.task == "lm" else size.ffn // 2,
+        size=size.why,
+        samples=f"{facts.samples:,}",
+        words=f"{facts.words:,}",
+        name=_quoted(choices.name),
+        source=places[0],
+        target=places[-1],
+        files="".join(f"\n    - {place}" for place in places),
+        source_language=_quoted(choices.facts[0].language),
+        language=_quoted(facts.language),
+        tokenization=f"tokenization: {choices.tokenization}".ljust(30),
+        why=facts.why,
+    )
     make_recipe(parse_yaml(text), origin="the new recipe")
     return text
 
@@ -154,111 +171,6 @@ def _read(task: str, files: Sequence[str]) -> list[tuple[list[str], str]]:
     if not sides[-1][0]:
         raise DataError(f"{files[-1]} has no text", hint="use a file with one sentence per line")
     return sides
-
-
-def _head(choices: Choices) -> str:
-    kind = "a language model" if choices.task == "lm" else "a translation model"
-    facts = choices.facts[-1]
-    return f"""\
-# A recipe for {kind} on your own text: {facts.samples:,} samples, {facts.words:,} words.
-# lidstone train THIS_FILE trains each method once; lidstone sweep THIS_FILE chooses strengths and trains several seeds.
-# Every key is explained in docs/recipes.md; --set key.sub=value changes one for a single run.
-# Chosen for the amount of text: {choices.size.why}.
-task: {choices.task}
-name: {_quoted(choices.name)}
-"""
-
-
-def _corpus(choices: Choices, places: Sequence[str]) -> str:
-    tokenization = f"tokenization: {choices.tokenization}".ljust(30)
-    languages = [_quoted(facts.language) for facts in choices.facts]
-    why = f"# guessed: {choices.facts[-1].why}; moses splits it off"
-    if choices.task == "lm":
-        listed = "".join(f"\n    - {_quoted(place)}" for place in places)
-        return f"""\
-corpus:
-  train:                          # paths are relative to this file; several files are read one after the other{listed}
-  # valid: FILE                   # without these two, every ninth and tenth block of ten lines is held out
-  # test: FILE
-  target_language: {languages[-1]}           # guessed; Moses uses it
-  {tokenization}  {why}
-  lowercase: false
-  # fraction: 0.1                 # use a part only, to try things out
-"""
-    return f"""\
-corpus:
-  train:                          # paths are relative to this file; line n of one translates line n of the other
-    source: {_quoted(places[0])}
-    target: {_quoted(places[1])}
-  # valid: {{source: FILE, target: FILE}}   # without these two, every ninth and tenth block of ten pairs is held out
-  # test: {{source: FILE, target: FILE}}
-  source_language: {languages[0]}           # language codes, for Moses
-  target_language: {languages[1]}
-  {tokenization}  {why}; done: it is tokenized already
-  lowercase: false
-  max_length: 175                 # as fairseq's script for IWSLT-14
-  max_ratio: 1.5                  # the same
-"""
-
-
-def _network(choices: Choices) -> str:
-    size, language_model = choices.size, choices.task == "lm"
-    return f"""\
-tokenizer:
-  kind: bpe                       # word: split at spaces only
-  merges: {size.merges}
-
-model:
-  kind: transformer-{choices.task}            # auto, with checkpoint: FOLDER, continues a Hugging Face causal model
-  layers: {size.layers}
-  width: {size.width}
-  heads: 4
-  ffn: {size.ffn if language_model else size.ffn // 2}
-  dropout: {0.1 if language_model else 0.3}                    # the paper's
-  max_positions: {BLOCK if language_model else 512}
-"""
-
-
-def _methods(choices: Choices) -> str:
-    also = "# Every run also scores the n-gram model alone, and its mixture with the network.\n"
-    return f"""\
-{also if choices.task == "lm" else ""}regularizer:                      # for all methods; see docs/regularizer.md
-  order: 3                        # n-grams of this length; the paper uses 2
-  form: exact                     # the signed identity; published: as the paper prints it
-  empirical: token
-
-methods:                          # what is compared; delete what you do not need
-  - {{name: none}}
-  - {{kind: label_smoothing, gamma: 0.1}}
-  - smoother: modified-kneser-ney
-    parameters: {{fallback: [0.5, 1.0, 1.5]}}   # discounts for text with too few rare n-grams to estimate them
-    gamma: {0.25 if choices.task == "lm" else 0.1}
-"""
-
-
-def _training(choices: Choices) -> str:
-    size, language_model = choices.size, choices.task == "lm"
-    block = f"\n  block_length: {BLOCK}               # tokens read at a time" if language_model else ""
-    return f"""\
-training:
-  epochs: 30                      # at most: patience ends it earlier
-  max_steps: null
-  batch_tokens: {2048 if language_model else 4096}
-  accumulation: {size.accumulation}
-  learning_rate: {size.learning_rate}
-  warmup_steps: {size.warmup_steps}
-  clip: 1.0{block}
-  patience: 3                     # evaluations without a better validation score
-  seed: 1
-
-evaluation:
-  metric: {"perplexity" if language_model else "bleu"}
-
-sweep:                            # lidstone sweep THIS_FILE
-  axes:
-    regularizer.gamma: {"[0.1, 0.25, 0.6]" if language_model else "[0.1, 0.3]"}   # the less text, the higher
-  seeds: [1, 2, 3]
-"""
 
 
 def _quoted(text: str) -> str:
