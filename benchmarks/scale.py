@@ -40,7 +40,7 @@ method, text, order, memory, folder = sys.argv[1:]
 order, memory, folder = int(order), int(memory), Path(folder)
 import numpy as np
 import lidstone as ld
-from lidstone.ngram.disk.external import count_to_file
+from lidstone.ngram.disk.count_file import count_to_file
 from lidstone.ngram.disk.executors import RayExecutor, ThreadExecutor
 from lidstone.ngram.disk.fit import fit_to_file
 from lidstone.ngram.formats.safetensors import load_counts

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.disk import external, runs
-from lidstone.ngram.disk.external import count_to_file
-from lidstone.ngram.disk.output import assembly, dropping
+from lidstone.ngram.disk import count_file, drop
+from lidstone.ngram.disk import write_counts as writing
+from lidstone.ngram.disk.count_file import count_to_file
 from lidstone.ngram.formats.safetensors import load_counts, save
 from lidstone.text import words
 from lidstone.text.vocabulary import Vocabulary
@@ -37,9 +37,9 @@ def tiny(monkeypatch):
 
 def set_sizes(monkeypatch, *, tokens, nodes, chunk=16):
     monkeypatch.setattr(words, "CHUNK_BYTES", chunk)
-    monkeypatch.setattr(external, "block_tokens", lambda *_: tokens)
-    monkeypatch.setattr(external, "bucket_nodes", lambda *_: nodes)
-    monkeypatch.setattr(assembly, "BLOCK_NODES", 5)
+    monkeypatch.setattr(count_file, "block_tokens", lambda *_: tokens)
+    monkeypatch.setattr(count_file, "bucket_nodes", lambda *_: nodes)
+    monkeypatch.setattr(writing, "BLOCK_NODES", 5)
 
 
 def text_of(lines):
@@ -82,7 +82,7 @@ def test_thresholds_on_disk_write_what_they_write_in_memory(tmp_path_factory, li
     text.write_text(text_of(lines))
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_sizes(monkeypatch, tokens=20, nodes=1000)
-        monkeypatch.setattr(dropping, "block_nodes", lambda *_: nodes)
+        monkeypatch.setattr(drop, "block_nodes", lambda *_: nodes)
         count_to_file([text], order, output, memory=MEMORY, thresholds=limits)
     assert output.read_bytes() == in_memory(text, order, folder / "in-memory", thresholds=limits)
     assert sorted(path.name for path in folder.iterdir()) == ["in-memory", "on-disk", "text"]
@@ -107,8 +107,8 @@ def test_wikitext(tmp_path, monkeypatch):
     text = Path(data or ".") / "wikitext-2" / "wiki.valid.tokens.xz"
     if not text.is_file():
         pytest.skip("needs WikiText-2")
-    monkeypatch.setattr(external, "block_tokens", lambda *_: 30_000)
-    monkeypatch.setattr(external, "bucket_nodes", lambda *_: 40_000)
+    monkeypatch.setattr(count_file, "block_tokens", lambda *_: 30_000)
+    monkeypatch.setattr(count_file, "bucket_nodes", lambda *_: 40_000)
     count_to_file([text], 4, tmp_path / "out", memory=MEMORY)
     assert (tmp_path / "out").read_bytes() == in_memory(text, 4, tmp_path / "same")
 
@@ -117,11 +117,11 @@ def test_wide_node_ids_and_counts_say_the_same(tmp_path, tiny, monkeypatch):
     text = tmp_path / "text"
     text.write_text("a b c a\nb c\n" * 9)
     plain = count_text(text, 3)
-    monkeypatch.setattr("lidstone.ngram.disk.output.assembly.counting.MAX_NODES", 20)
+    monkeypatch.setattr("lidstone.ngram.disk.write_counts.counting.MAX_NODES", 20)
     with pytest.MonkeyPatch.context() as inner:
-        inner.setattr(assembly, "node_type", lambda nodes: np.int64)
-        inner.setattr(assembly, "count_type", lambda unigrams: np.int64)
-        inner.setattr(external, "count_type", lambda unigrams: np.int64)
+        inner.setattr(writing, "node_type", lambda nodes: np.int64)
+        inner.setattr(writing, "count_type", lambda unigrams: np.int64)
+        inner.setattr(count_file, "count_type", lambda unigrams: np.int64)
         inner.setattr("lidstone.ngram.counting.MAX_NODES", 2**31 - 1)
         count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
     wide = load_counts(tmp_path / "out")
@@ -129,7 +129,7 @@ def test_wide_node_ids_and_counts_say_the_same(tmp_path, tiny, monkeypatch):
     for name in ("levels", "words", "suffixes", "first"):
         np.testing.assert_array_equal(getattr(wide.trie, name), getattr(plain.trie, name))
     np.testing.assert_array_equal(wide.counts, plain.counts)
-    assert assembly.node_type(20) is np.int32 and assembly.node_type(21) is np.int64
+    assert writing.node_type(20) is np.int32 and writing.node_type(21) is np.int64
 
 
 def test_an_error_leaves_nothing_behind(tmp_path, tiny):
@@ -144,7 +144,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path, tiny, monkeypatch):
         raise KeyboardInterrupt
 
     (tmp_path / "text").write_bytes(b"a b c\n" * 50)
-    monkeypatch.setattr(external, "merge_within", interrupted)
+    monkeypatch.setattr(count_file, "merge_within", interrupted)
     with pytest.raises(KeyboardInterrupt):
         count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
@@ -155,7 +155,7 @@ def test_a_disk_that_fills_up_is_an_error_that_cleans_up(tmp_path, tiny, monkeyp
         raise LidstoneError("cannot write run-3: No space left on device", hint="free some space")
 
     (tmp_path / "text").write_bytes(b"a b c\n" * 50)
-    monkeypatch.setattr(runs, "save_piece", full)
+    monkeypatch.setattr(count_file, "save_piece", full)
     with pytest.raises(LidstoneError, match="No space left"):
         count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
@@ -173,7 +173,7 @@ def test_too_little_space_is_refused_before_any_work(tmp_path, monkeypatch):
 def test_a_file_that_changes_while_it_is_read(tmp_path, tiny, monkeypatch):
     text = tmp_path / "text"
     text.write_bytes(b"a b c\n" * 50)
-    count = runs.RunWriter._count
+    count = count_file.RunWriter._count
 
     def meddle(self, block, number, vocab):
         if number == 1:
@@ -181,14 +181,14 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, tiny, monkeypatch):
             os.utime(text, ns=(1, 1))
         count(self, block, number, vocab)
 
-    monkeypatch.setattr(runs.RunWriter, "_count", meddle)
+    monkeypatch.setattr(count_file.RunWriter, "_count", meddle)
     with pytest.raises(TextError, match="text changed while it was read"):
         count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
 
 
 def test_a_second_count_to_the_same_file_is_refused(tmp_path, tiny):
     (tmp_path / "text").write_bytes(b"a b c\n")
-    with external.workspace(tmp_path / "out", {}), pytest.raises(InputError, match="another process is counting"):
+    with count_file.workspace(tmp_path / "out", {}), pytest.raises(InputError, match="another process is counting"):
         count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
 
 
@@ -207,13 +207,13 @@ def test_nothing_to_count(tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from lidstone.ngram.disk import external, runs
+from lidstone.ngram.disk import count_file
 from lidstone.text import words
 words.CHUNK_BYTES = 16
-external.block_tokens = lambda *_: 7
-external.bucket_nodes = lambda *_: 60
+count_file.block_tokens = lambda *_: 7
+count_file.bucket_nodes = lambda *_: 60
 stop_at, counted = int(sys.argv[3]), []
-save = runs.save_piece
+save = count_file.save_piece
 def slow(piece, path, extra=None):
     save(piece, path, extra)
     counted.append(path.name)
@@ -221,8 +221,8 @@ def slow(piece, path, extra=None):
     if len(counted) == stop_at:
         import time
         time.sleep(60)
-runs.save_piece = external.save_piece = slow
-external.count_to_file([Path(sys.argv[1])], 3, sys.argv[2], memory=1 << 40, workers=1)
+count_file.save_piece = count_file.save_piece = slow
+count_file.count_to_file([Path(sys.argv[1])], 3, sys.argv[2], memory=1 << 40, workers=1)
 """
 
 
@@ -273,9 +273,9 @@ def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
 
     text = tmp_path / "text"
     text.write_text("a b c a\nb c d e\na c e\n" * 9 + "e d\n")
-    for module in (assembly, external):
+    for module in (writing, count_file):
         monkeypatch.setattr(module, "count_type", lambda unigrams: np.int64)
-    monkeypatch.setattr(assembly, "node_type", lambda nodes: np.int64)
+    monkeypatch.setattr(writing, "node_type", lambda nodes: np.int64)
     count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
     smoother = ModifiedKneserNey(fallback=(0.5, 1.0, 1.5))
     with pytest.warns(UserWarning, match="fallback"):
@@ -297,17 +297,15 @@ def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
 
 
 def test_the_fingerprint_of_a_file_is_that_of_its_counts(tmp_path, tiny):
-    from lidstone.ngram.disk.output.identity import file_fingerprint
-
     (tmp_path / "text").write_text("a b c a\nb c d e\n" * 5)
     count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
-    assert file_fingerprint(tmp_path / "out") == count_text(tmp_path / "text", 3).fingerprint
+    assert load_counts(tmp_path / "out", verify=False).fingerprint == count_text(tmp_path / "text", 3).fingerprint
 
 
 PEAK = """
 import re, sys
 from pathlib import Path
-from lidstone.ngram.disk.external import count_to_file
+from lidstone.ngram.disk.count_file import count_to_file
 count_to_file([sys.argv[1]], 5, sys.argv[2], memory=int(sys.argv[3]))
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """

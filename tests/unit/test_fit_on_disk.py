@@ -22,12 +22,12 @@ from typer.testing import CliRunner
 from lidstone.cli.main import app
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.ngram.counts import count, count_text
-from lidstone.ngram.disk import derive, external
+from lidstone.ngram.disk import count_file, derive, stream_file
 from lidstone.ngram.disk import fit as disk_fit
+from lidstone.ngram.disk import write_counts as writing
 from lidstone.ngram.disk.derive import CountFiles, history_blocks
 from lidstone.ngram.disk.executors import ThreadExecutor
 from lidstone.ngram.disk.fit import fit_to_file
-from lidstone.ngram.disk.output import assembly, stream_file
 from lidstone.ngram.formats.safetensors import load_counts, save
 from lidstone.ngram.smoothers import registry
 from lidstone.ngram.smoothers.base import BlockSmoother, FallbackUsed, make_table, uniform
@@ -108,11 +108,11 @@ def test_derived_counts_are_those_in_memory(tmp_path):
 
 
 def test_64_bit_ids_and_counts(tmp_path, monkeypatch):
-    for module in (assembly, external):
+    for module in (writing, count_file):
         monkeypatch.setattr(module, "count_type", lambda unigrams: np.int64)
-    monkeypatch.setattr(assembly, "node_type", lambda nodes: np.int64)
+    monkeypatch.setattr(writing, "node_type", lambda nodes: np.int64)
     write_counts(tmp_path / "narrow", TEXT, 3)
-    external.count_to_file([tmp_path / "narrow.txt"], 3, tmp_path / "counts", memory=MEMORY)
+    count_file.count_to_file([tmp_path / "narrow.txt"], 3, tmp_path / "counts", memory=MEMORY)
     wide = load_counts(tmp_path / "counts")
     assert wide.counts.dtype == np.int64
     for name in ("modified-kneser-ney", "katz"):

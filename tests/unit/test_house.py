@@ -31,8 +31,6 @@ CIRCLES = {
     ("loss.linear_loss", "loss.columns"),
     ("ngram.table", "ngram.formats"),
     ("ngram.identity", "ngram.formats"),
-    ("ngram.disk.output", "ngram.disk.derive"),
-    ("ngram.disk.output", "ngram.disk.fit"),
 }
 """imports between parts of a folder that close a circle"""
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lidstone.ngram.cluster.rows import as_piece, as_row
 from lidstone.ngram.counts import count
-from lidstone.ngram.disk.merging import merge, whole
-from lidstone.ngram.disk.pieces import Piece, piece_of
+from lidstone.ngram.disk.merge import merge
+from lidstone.ngram.disk.pieces import Piece, piece_of, whole
 from lidstone.text.vocabulary import Vocabulary
 
 SENTENCES = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=7), min_size=1, max_size=6)

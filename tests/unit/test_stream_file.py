@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lidstone.ngram.disk.output.checksums import combine
-from lidstone.ngram.disk.output.stream_file import Shape, StreamFile, Written
+from lidstone.ngram.disk.stream_file import Shape, StreamFile, Written, combine
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))

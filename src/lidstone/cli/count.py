@@ -92,7 +92,7 @@ def count_here(
 ) -> Facts:
     """Count on this machine: in memory, or on disk if the memory is limited."""
     from lidstone.ngram.counts import count_text
-    from lidstone.ngram.disk.external import count_to_file
+    from lidstone.ngram.disk.count_file import count_to_file
     from lidstone.ngram.disk.memory import parse_size
     from lidstone.ngram.formats.safetensors import save
     from lidstone.text.inputs import readable
@@ -154,10 +154,10 @@ def summary(counts: Counts, fingerprint: str | None = None) -> Facts:
 
 def summary_of_file(path: Path) -> Facts:
     """Sizes and signature of a count file, without reading it into memory."""
-    from lidstone.ngram.disk.output.identity import file_fingerprint
     from lidstone.ngram.formats.safetensors import load_counts
 
-    return summary(load_counts(path, verify=False), file_fingerprint(path))
+    counts = load_counts(path, verify=False)
+    return summary(counts, counts.fingerprint)
 
 
 def print_summary(facts: Facts, as_json: bool) -> None:

@@ -113,8 +113,7 @@ def fit_on_disk(
     from lidstone.ngram.cluster.parted import gathered
     from lidstone.ngram.disk.executors import RayExecutor
     from lidstone.ngram.disk.fit import fit_to_file
-    from lidstone.ngram.disk.memory import parse_size
-    from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
+    from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages, parse_size
     from lidstone.ngram.formats.safetensors import load_table
     from lidstone.ngram.smoothers.base import require_blocks
 

@@ -36,9 +36,9 @@ from lidstone.ngram.cluster.tasks import (
 )
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.disk.memory import BYTES_PER_NODE, block_tokens
-from lidstone.ngram.disk.merging import BITS, merge_within, whole
-from lidstone.ngram.disk.output.assembly import Parts, count_type
-from lidstone.ngram.disk.pieces import load_piece, save_piece
+from lidstone.ngram.disk.merge import merge_within
+from lidstone.ngram.disk.pieces import BITS, load_piece, save_piece, whole
+from lidstone.ngram.disk.write_counts import Parts, count_type
 from lidstone.ngram.formats.remote import as_url
 from lidstone.ngram.trie import check_order
 from lidstone.ray_cluster import SHUFFLERS, count_nodes, count_workers, named_errors

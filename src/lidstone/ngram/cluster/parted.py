@@ -22,11 +22,11 @@ from lidstone import __version__
 from lidstone.errors import FileFormatError, InputError
 from lidstone.files import write_text
 from lidstone.ngram.counts import check_thresholds
+from lidstone.ngram.disk.drop import drop_to_file
 from lidstone.ngram.disk.memory import half_of_memory
-from lidstone.ngram.disk.output.assembly import Parts, write_counts
-from lidstone.ngram.disk.output.dropping import drop_to_file
 from lidstone.ngram.disk.pieces import Piece, load_piece
 from lidstone.ngram.disk.workspace import workspace
+from lidstone.ngram.disk.write_counts import Parts, write_counts
 from lidstone.ngram.formats.safetensors import load_counts
 from lidstone.parallel import cores
 

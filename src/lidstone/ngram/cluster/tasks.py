@@ -19,9 +19,8 @@ from lidstone.errors import LidstoneError, RunError
 from lidstone.ngram.cluster.rows import COLUMNS, IDS, as_ids, as_piece, as_row, ids_of
 from lidstone.ngram.cluster.splits import TextSplit
 from lidstone.ngram.counting import count_stream
-from lidstone.ngram.disk.buckets import CountedRun, slices
-from lidstone.ngram.disk.merging import Slice, merge_within, whole
-from lidstone.ngram.disk.pieces import cut_out, piece_of_trie, save_piece
+from lidstone.ngram.disk.merge import merge_within
+from lidstone.ngram.disk.pieces import PieceSlice, cut_out, piece_of_trie, save_piece, slices, whole
 from lidstone.text.history import sentence_stream
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, read_blocks
@@ -122,7 +121,7 @@ def count_block(batch: Rows, job: CountJob, space: Any) -> Iterator[Rows]:
         ids, split = ids_of(batch, row), int(batch["split"][row])
         stream = sentence_stream(_fetched(known.ids[split])[ids] if known.ids else ids, known.vocab)
         trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
-        run = CountedRun(piece_of_trie(trie, counts), bos)
+        run = whole(piece_of_trie(trie, counts), bos)
         for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
             (part,) = slices([run], begin, end, bos)
             if part.size:
@@ -139,7 +138,7 @@ def add_bucket(batch: Rows, job: CountJob, space: Any) -> Iterator[Rows]:
     for bucket in np.unique(batch["bucket"]).tolist():
         rows = np.flatnonzero(batch["bucket"] == bucket).tolist()
         blocks = sorted(str(block) for block in batch["block"][rows])
-        parts: list[Slice] = [whole(as_piece(batch, row), known.vocab.bos) for row in rows]
+        parts: list[PieceSlice] = [whole(as_piece(batch, row), known.vocab.bos) for row in rows]
         piece = merge_within(parts, job.order, known.vocab.bos, job.nodes, known.counts)
         name = f"part-{bucket:05d}-{hashlib.blake2b(' '.join(blocks).encode(), digest_size=6).hexdigest()}.safetensors"
         save_piece(piece, Path(known.folder) / name)

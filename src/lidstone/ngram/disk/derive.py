@@ -28,8 +28,8 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.derived import LARGEST, Derived, count_values
 from lidstone.ngram.disk.executors import Executor
 from lidstone.ngram.disk.memory import chunk_size
-from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.pieces import Ints
+from lidstone.ngram.disk.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.workspace import check_space
 from lidstone.ngram.formats.checked_tensors import read_arrays
 from lidstone.ngram.formats.safetensors import load_counts

@@ -27,10 +27,9 @@ from lidstone.files import atomic_write, write_errors
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, chunks, history_blocks, with_derived
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
-from lidstone.ngram.disk.memory import chunk_size, format_size, resident
+from lidstone.ngram.disk.memory import PAGE_SHARE, chunk_size, format_size, limit_pages, resident
 from lidstone.ngram.disk.memory import plan as plan_memory
-from lidstone.ngram.disk.output.stream_file import Part, Shape, StreamFile, Target
-from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
+from lidstone.ngram.disk.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.workspace import check_space, workspace
 from lidstone.ngram.formats.checked_tensors import read_arrays, release, verify_arrays
 from lidstone.ngram.formats.remote import as_url

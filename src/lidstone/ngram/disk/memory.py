@@ -1,13 +1,23 @@
-"""Amounts of memory: as a user writes them, as the system reports them, and what a step needs per item."""
+"""Amounts of memory: as a user writes them, as the system reports them, and what a step needs per item.
+
+Pages of mapped files count as memory of the process, too: `limit_pages` gives them back when there are too many.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.ngram.formats.checked_tensors import release
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SHARE = 0.85
@@ -94,3 +104,31 @@ def chunk_size(total: float, limit: int, workers: int) -> int:
     [2000000, 5000000]
     """
     return min(limit, max(-(-int(total) // (2 * workers)), WORTH_SHARING)) if total else limit
+
+
+PAGE_SHARE = 0.8
+"""The share of the limit from which on pages of files are given back."""
+POLL_SECONDS = 0.01
+
+
+@contextlib.contextmanager
+def limit_pages(limit: int, *arrays: NDArray[Any]) -> Iterator[None]:
+    """Give the pages of mapped files back whenever the process occupies more than `limit` bytes.
+
+    Kernels run without Python's lock, so this thread runs beside them.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(POLL_SECONDS):
+            if resident() > limit:
+                for array in arrays:
+                    release(array)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

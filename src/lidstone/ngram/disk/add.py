@@ -10,9 +10,8 @@ import numpy as np
 from lidstone import __version__
 from lidstone.errors import InputError, VocabularyMismatch, format_error
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.buckets import CountedRun
-from lidstone.ngram.disk.external import finish
-from lidstone.ngram.disk.pieces import piece_of_trie
+from lidstone.ngram.disk.count_file import finish
+from lidstone.ngram.disk.pieces import PieceSlice, piece_of_trie, whole
 from lidstone.ngram.disk.workspace import workspace
 from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.formats.safetensors import load_counts
@@ -49,7 +48,7 @@ def add_files(
         unigrams = np.sum([counts.counts[: vocab.size + 1].astype(np.int64) for counts in files], axis=0)
         del files, counts
 
-        def opened() -> list[CountedRun]:
+        def opened() -> list[PieceSlice]:
             return [_open(path, first_words) for path, first_words in zip(paths, heads, strict=True)]
 
         finish(opened, folder, vocab, order, unigrams, target, memory=memory, workers=workers, show=show)
@@ -97,7 +96,7 @@ def _store_heads(counts: Counts, path: Path) -> Path:
     return path
 
 
-def _open(path: str | Path, heads: Path) -> CountedRun:
+def _open(path: str | Path, heads: Path) -> PieceSlice:
     counts = load_counts(path, verify=False)
     arrays, _ = read_arrays(heads, verify=False)
-    return CountedRun(piece_of_trie(counts.trie, counts.counts, arrays["heads"]), counts.vocab.bos)
+    return whole(piece_of_trie(counts.trie, counts.counts, arrays["heads"]), counts.vocab.bos)

@@ -17,10 +17,9 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.derive import CountFiles, chunks, history_blocks, with_derived
 from lidstone.ngram.disk.executors import ThreadExecutor
 from lidstone.ngram.disk.fit import block_nodes
-from lidstone.ngram.disk.memory import plan
-from lidstone.ngram.disk.output.assembly import write_links
-from lidstone.ngram.disk.output.stream_file import Shape, StreamFile
-from lidstone.ngram.disk.pages import PAGE_SHARE, limit_pages
+from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages, plan
+from lidstone.ngram.disk.stream_file import Shape, StreamFile
+from lidstone.ngram.disk.write_counts import write_links
 from lidstone.ngram.formats.safetensors import make_metadata, vocabulary_parts
 from lidstone.ngram.trie import sum_children
 

@@ -1,0 +1,298 @@
+"""Counting text that does not fit in memory: `count_to_file`.
+
+    text -> blocks -> runs -> buckets -> pieces -> count file
+
+Blocks are read by one thread and counted by others, each into a file of its own, a run. Then the runs are merged,
+bucket by bucket, and written as one file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lidstone import __version__
+from lidstone.errors import FileFormatError, InputError
+from lidstone.ngram.counting import count_stream
+from lidstone.ngram.counts import check_thresholds
+from lidstone.ngram.disk.drop import drop_to_file
+from lidstone.ngram.disk.memory import block_tokens, bucket_nodes, chunk_size, plan, trim
+from lidstone.ngram.disk.merge import merge_within
+from lidstone.ngram.disk.pieces import (
+    Piece,
+    PieceSlice,
+    boundaries,
+    copies,
+    load_piece,
+    piece_of_trie,
+    save_piece,
+    whole,
+)
+from lidstone.ngram.disk.workspace import check_space, workspace
+from lidstone.ngram.disk.write_counts import Parts, count_type, write_counts
+from lidstone.ngram.trie import check_order
+from lidstone.parallel import bounded_lookahead, cores
+from lidstone.progress import progress_bar
+from lidstone.text.history import sentence_stream
+from lidstone.text.reader import Place, read_chunks
+from lidstone.text.source import Source, stamp
+from lidstone.text.vocabulary import Vocabulary
+from lidstone.text.words import Blank, Block, read_blocks, words_of
+
+OpenRuns = Callable[[], list[PieceSlice]]
+
+
+def count_to_file(
+    sources: Sequence[Source],
+    order: int,
+    output: str | Path,
+    *,
+    memory: int,
+    vocab: Vocabulary | None = None,
+    temporary: str | Path | None = None,
+    workers: int | None = None,
+    thresholds: Sequence[int] | None = None,
+    blank: Blank = "skip",
+    show: bool = False,
+) -> None:
+    """Count the words of texts into a file, in about `memory` bytes; the file is that of `count_text(...)` and `save`.
+
+    Temporary files stand in `temporary`, or beside the output. They are removed at the end, however it ends; after
+    a kill, the same call goes on where the last one was.
+    """
+    check_order(order)
+    limits = check_thresholds(thresholds or [0], order)
+    target, workers = Path(output), workers or cores()
+    with workspace(
+        target, {**_identity(sources, order, vocab), "blank": blank}, Path(temporary) if temporary else None
+    ) as folder:
+        check_space(folder, temporary_bytes(sources, order))
+        writer = RunWriter(folder, order, vocab, workers, blank)
+        tokens = chunk_size(tokens_of(sources), block_tokens(plan(memory), order, workers), workers)
+        with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
+            found = writer.write(sources, tokens, _on_block(sources, advance))
+        unigrams = sum_unigrams(folder, found)
+        opened = functools.partial(open_runs, folder)
+        whole = folder / "whole.safetensors" if any(limits) else target
+        finish(opened, folder, found, order, unigrams, whole, memory=memory, workers=workers, show=show)
+        if any(limits):
+            drop_to_file(whole, target, limits, folder, memory=memory, workers=workers)
+
+
+def finish(
+    opened: OpenRuns,
+    folder: Path,
+    vocab: Vocabulary,
+    order: int,
+    unigrams: NDArray[np.int64],
+    output: Path,
+    *,
+    memory: int,
+    workers: int,
+    show: bool = False,
+) -> None:
+    """Merge runs into pieces, bucket by bucket, and write these as one file. `opened` maps the runs into memory."""
+    trim()
+    limit = bucket_nodes(plan(memory), workers)
+    nodes = sum(len(run.piece.words) for run in opened())
+    starts = boundaries(opened(), vocab.size, chunk_size(nodes, limit, workers)) if order > 1 else []
+    pieces = [folder / f"piece-{_digest(starts)}-{number}.safetensors" for number in range(len(starts))]
+    ends = [*starts[1:], None]
+
+    def merge_bucket(number: int) -> None:
+        if not _is_complete(pieces[number]):
+            parts = copies(opened(), starts[number], ends[number], vocab.bos)
+            save_piece(merge_within(parts, order, vocab.bos, limit, count_type(unigrams)), pieces[number])
+            trim()
+
+    with progress_bar(len(pieces), "merging", show=show) as advance, ThreadPoolExecutor(workers) as pool:
+        for _ in pool.map(merge_bucket, range(len(pieces))):
+            advance(1)
+    merged = sum(int(_open(path).levels[-1]) for path in pieces)
+    parts = Parts(vocab, order, unigrams, [functools.partial(_open, path) for path in pieces])
+    with progress_bar(merged, "linking", show=show) as advance:
+        write_counts(output, parts, workers=workers, memory=memory, advance=advance)
+
+
+def _open(path: Path) -> Piece:
+    return load_piece(path)[0]
+
+
+def _is_complete(path: Path) -> bool:
+    """Files appear whole or not at all; a checksum guards against a disk that lost power."""
+    if not path.is_file():
+        return False
+    try:
+        load_piece(path, verify=True)
+    except FileFormatError:
+        return False
+    return True
+
+
+def _digest(starts: Sequence[int]) -> str:
+    return hashlib.blake2b(repr(list(starts)).encode(), digest_size=4).hexdigest()
+
+
+def _identity(sources: Sequence[Source], order: int, vocab: Vocabulary | None) -> dict[str, object]:
+    """What must be the same for a count to go on; text that is no file is never the same."""
+    stamps = [stamp(source) or ["no file", uuid.uuid4().hex] for source in sources]
+    words = None if vocab is None else vocab.fingerprint
+    return {"sources": stamps, "order": order, "vocabulary": words, "lidstone": __version__}
+
+
+def _on_block(sources: Sequence[Source], advance: Callable[[float], None]) -> Callable[[Block], None]:
+    """A function that advances a bar of bytes to the end of a block."""
+    sizes, done = list(_sizes(sources)), [0]
+
+    def move_bar(block: Block) -> None:
+        now = sum(sizes[: block.end.source]) + block.raw
+        advance(now - done[0])
+        done[0] = now
+
+    return move_bar
+
+
+def _sizes(sources: Sequence[Source]) -> Iterator[int]:
+    for source in sources:
+        known = stamp(source)
+        yield known[1] if known else 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far reading has come."""
+
+    runs: int
+    words: bytes
+    """all words so far, in order, each followed by a line feed; empty where the vocabulary is given"""
+    place: Place
+
+
+class RunWriter:
+    """Counts the blocks of a text into the files run-0, run-1, ... of a folder."""
+
+    def __init__(self, folder: Path, order: int, vocab: Vocabulary | None, workers: int, blank: Blank = "skip") -> None:
+        self.folder, self.order, self.vocab, self.workers, self.blank = folder, order, vocab, workers, blank
+
+    def write(self, sources: Sequence[Source], tokens: int, on_block: Callable[[Block], None]) -> Vocabulary:
+        """Count all sources from the folder's last block on, calling `on_block` after each; return the vocabulary."""
+        progress = self.progress()
+        words, number = [progress.words], progress.runs
+        size = progress.words.count(b"\n") + 2  # <unk> and </s> are there from the start
+        place, known = progress.place, progress.words
+        blocks = read_blocks(sources, tokens, self.vocab, blank=self.blank, start=place, known=known)
+        with ThreadPoolExecutor(self.workers) as pool:
+
+            def start() -> Iterator[Future[None]]:
+                nonlocal size, number
+                for block in blocks:
+                    words.append(block.new_words)
+                    size += block.new_words.count(b"\n")
+                    yield pool.submit(self._count, block, number, self.vocab or Vocabulary(size, eos=1, unk=0))
+                    number += 1
+                    on_block(block)
+
+            for counted in bounded_lookahead(start(), self.workers):
+                counted.result()
+        if not number:
+            raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
+        return self.vocab or words_of(b"".join(words))
+
+    def progress(self) -> Progress:
+        """What complete runs the folder has; the files after the first gap are removed."""
+        runs, words, place = 0, [], Place()
+        while (path := self._path(runs)).is_file():
+            try:
+                _, extra = load_piece(path, verify=True)
+            except FileFormatError:
+                break
+            words.append(extra["new_words"].tobytes())
+            place = Place(*map(int, extra["end"]))
+            runs += 1
+        for path in self.folder.glob("run-*"):
+            if int(path.stem.split("-")[1]) >= runs:
+                path.unlink()
+        return Progress(runs, b"".join(words), place)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"run-{number}.safetensors"
+
+    def _count(self, block: Block, number: int, vocab: Vocabulary) -> None:
+        stream = sentence_stream(block.ids, vocab)
+        trie, counts = count_stream(stream, vocab.size, self.order, eos=vocab.eos, threads=1)
+        extra: dict[str, NDArray[Any]] = {
+            "unigrams": counts[: vocab.size + 1],
+            "new_words": np.frombuffer(block.new_words, np.uint8),
+            "end": np.array(astuple(block.end)),
+        }
+        save_piece(piece_of_trie(trie, counts), self._path(number), extra)
+        del stream, trie, counts, extra
+        trim()
+
+
+def open_runs(folder: Path) -> list[PieceSlice]:
+    """The runs of a folder, mapped into memory."""
+    return [whole(piece, len(extra["unigrams"]) - 1) for piece, extra in map(load_piece, _files(folder))]
+
+
+def sum_unigrams(folder: Path, vocab: Vocabulary) -> NDArray[np.int64]:
+    """How often each word occurs, and last how many sentences there are."""
+    total = np.zeros(vocab.size + 1, np.int64)
+    for path in _files(folder):
+        unigrams = load_piece(path)[1]["unigrams"]
+        total[: len(unigrams) - 1] += unigrams[:-1]
+        total[-1] += unigrams[-1]
+    return total
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("run-*"), key=lambda path: int(path.stem.split("-")[1]))
+
+
+SAMPLE_BYTES = 1 << 20
+NGRAMS_PER_TOKEN = 0.75
+"""Distinct n-grams per token and order above the first, in a block of some million words."""
+BYTES_PER_NGRAM = 12 + 12
+"""Word, count and offset: once in a run, once in a piece."""
+
+
+def bytes_of(sources: Sequence[Source]) -> int | None:
+    """The size of all files together, compressed as they are; None if one is no file."""
+    stamps = [stamp(source) for source in sources]
+    return None if None in stamps else sum(known[1] for known in stamps if known)
+
+
+def temporary_bytes(sources: Sequence[Source], order: int) -> float:
+    """About how much space runs and pieces take; 0 where the size of the text is not known.
+
+    >>> temporary_bytes([], order=3)
+    0.0
+    """
+    return tokens_of(sources) * (order - 1) * NGRAMS_PER_TOKEN * BYTES_PER_NGRAM
+
+
+def tokens_of(sources: Sequence[Source]) -> float:
+    """About how many tokens the text has; 0 where its size is not known."""
+    size = bytes_of(sources)
+    return size * _tokens_per_byte(sources) if size else 0.0
+
+
+def _tokens_per_byte(sources: Sequence[Source]) -> float:
+    """Tokens per byte of the file, compressed or not, at the start of the first file that has any."""
+    for source in sources:
+        with Path(source).open("rb") as file:  # type: ignore[arg-type]
+            chunks = list(itertools.islice(read_chunks(file, chunk_bytes=SAMPLE_BYTES // 4), 4))
+            if chunks:
+                tokens = sum(len(chunk.data.split()) + chunk.data.count(b"\n") for chunk in chunks)
+                return tokens / max(file.tell(), 1)
+    return 0.0

@@ -1,1 +1,0 @@
-"""A count file written piece by piece."""
