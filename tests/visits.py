@@ -1,7 +1,7 @@
 """How many files of the package a job visits: `python -m tests.visits [loss|score|sweep]`.
 
-A file is visited if one of its Python functions runs during the job, or if the job is the first to use one of its
-compiled kernels. What the job is given (text, counts, a table, a loaded model) is made before.
+A file is visited if one of its Python functions runs during the job, or if a compiled kernel that the job is the first
+to call is in it, or calls one in it. What the job is given (text, counts, a table, a loaded model) is made before.
 
     loss   make a loss from a table and counts, then one step: forward and backward
     score  `lidstone.kenlm.Model.score` of a model that is loaded
@@ -10,6 +10,7 @@ compiled kernels. What the job is given (text, counts, a table, a loaded model) 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -32,9 +33,9 @@ def visited() -> Iterator[set[str]]:
     folder, before = f"{PACKAGE}/", set(_kernels_in_use())
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        if code.co_filename.startswith(folder) and code.co_name != "<module>":
-            files.add(code.co_filename.removeprefix(folder))
+        name = frame.f_code.co_filename.removeprefix(folder)
+        if name != frame.f_code.co_filename and name not in files and not _is_import(frame):
+            files.add(name)
 
     threading.settrace(note)
     sys.settrace(note)
@@ -43,16 +44,32 @@ def visited() -> Iterator[set[str]]:
     finally:
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
-    files |= {path.removeprefix(folder) for path, _ in set(_kernels_in_use()) - before}
+    for kernel in set(_kernels_in_use()) - before:
+        files |= {path.removeprefix(folder) for path in _files_below(kernel, set()) if path.startswith(folder)}
 
 
-def _kernels_in_use() -> Iterator[tuple[str, str]]:
-    """File and name of each compiled function that has been compiled or read from the cache for some types."""
+def _is_import(frame: FrameType | None) -> bool:
+    """Whether a call is a part of an import: of the code of a module or a class, not of the job's own work."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(f"{PACKAGE}/"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _kernels_in_use() -> Iterator[FunctionType]:
+    """Each compiled function that has been compiled, or read from the cache, for some types."""
     for name, module in list(sys.modules.items()):
         if name.startswith("lidstone."):
-            for value in list(vars(module).values()):
-                if getattr(value, "overloads", None) and getattr(value, "py_func", None):
-                    yield value.py_func.__code__.co_filename, value.py_func.__qualname__
+            yield from (value.py_func for value in list(vars(module).values()) if getattr(value, "overloads", None))
+
+
+def _files_below(kernel: FunctionType, seen: set[FunctionType]) -> set[str]:
+    """The files of a kernel and of the kernels that it calls."""
+    seen.add(kernel)
+    named = (kernel.__globals__.get(name) for name in kernel.__code__.co_names)
+    called = {getattr(value, "py_func", None) or getattr(value, "_defn", None) for value in named} - {None, *seen}
+    return {kernel.__code__.co_filename}.union(*(_files_below(each, seen) for each in called))
 
 
 def loss() -> set[str]:
@@ -91,6 +108,7 @@ def sweep() -> set[str]:
     from lidstone.lab.sweep.sweep import Sweep
 
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["LIDSTONE_CACHE"] = f"{folder}/cache"  # nothing is prepared or counted yet
         values = lm_values(write_texts(Path(folder)), max_steps=2, eval_every=1)
         grid = {"axes": {"regularizer.gamma": [0.1, 0.2]}, "seeds": [1]}
         with visited() as files:
@@ -101,9 +119,10 @@ def sweep() -> set[str]:
 
 
 def files_of(job: str) -> list[str]:
-    """The files that a job visits, found in a process of its own, where nothing is imported yet."""
+    """The files that a job visits in a process of its own; one before it compiles what is to be compiled."""
     command = [sys.executable, "-m", "tests.visits", job]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    for _ in range(2):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
