@@ -308,7 +308,7 @@ def test_early_stopping_keeps_the_best_weights(files, tmp_path):
     from lidstone.lab.run.scoring import CorpusScorer
 
     saved = load_saved(run.folder)
-    scores = CorpusScorer(recipe(values), _prepared(values)).validation()(saved.model)
+    scores = CorpusScorer(recipe(values), _prepared(values)).validate(saved.model)
     assert scores["perplexity"] == pytest.approx(best["valid_perplexity"], rel=1e-6)
 
 

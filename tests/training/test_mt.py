@@ -126,7 +126,7 @@ def test_validation_may_translate_only_the_first_sentences(trained):
     model, valid = load_saved(run.folder).model, scorer.prepared.valid
     first = translation_metrics(scorer.hypotheses(model, valid)[:3], valid.references[:3])
     whole = translation_metrics(scorer.hypotheses(model, valid), valid.references)
-    assert scorer.validation()(model)["bleu"] == pytest.approx(first["bleu"])
+    assert scorer.validate(model)["bleu"] == pytest.approx(first["bleu"])
     assert first["bleu"] != pytest.approx(whole["bleu"])
 
 

@@ -82,18 +82,13 @@ def sentence_batches(
     >>> batch["input_ids"].tolist(), batch["labels"].tolist()
     ([[2, 5, 6]], [[5, 6, 2]])
     """
-    rows = [
-        np.concatenate([[eos], sentence, [eos]])[start : end + 1]
-        for sentence in sentences
+    cuts = [
+        (number, start, end)
+        for number, sentence in enumerate(sentences)
         for start, _, end in pieces(len(sentence) + 1, limit, overlap=0)
     ]
-    marks = None
-    if folds is not None:
-        marks = [
-            np.full(end - start, fold)
-            for sentence, fold in zip(sentences, folds, strict=True)
-            for start, _, end in pieces(len(sentence) + 1, limit, overlap=0)
-        ]
+    rows = [np.concatenate([[eos], sentences[number], [eos]])[start : end + 1] for number, start, end in cuts]
+    marks = None if folds is None else [np.full(end - start, folds[number]) for number, start, end in cuts]
     return _row_batches(rows, eos, size, seed, marks)
 
 

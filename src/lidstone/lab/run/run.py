@@ -102,7 +102,7 @@ def train_run(
     setup, scorer = set_up(recipe, prepared), CorpusScorer(recipe, prepared)
     fitted = fit(
         setup,
-        _watched(scorer.validation(), watch),
+        _watched(scorer.validate, watch),
         recipe.training,
         folder / "checkpoints",
         metric=recipe.evaluation.metric,

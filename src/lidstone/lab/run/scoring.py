@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,17 +51,13 @@ class CorpusScorer:
     recipe: Recipe
     prepared: Prepared
 
-    def validation(self) -> Callable[[Any], dict[str, float]]:
+    def validate(self, model: Any) -> dict[str, float]:
         """The validation during training: the loss, and the metric for early stopping."""
-
-        def score(model: Any) -> dict[str, float]:
-            found = self._shared_likelihood(model, self.prepared.valid)
-            values = {"loss": found.loss, "perplexity": found.perplexity}
-            if self.recipe.evaluation.metric == "bleu":
-                values["bleu"] = self._shared_bleu(model, self.prepared.valid)
-            return values
-
-        return score
+        found = self._shared_likelihood(model, self.prepared.valid)
+        values = {"loss": found.loss, "perplexity": found.perplexity}
+        if self.recipe.evaluation.metric == "bleu":
+            values["bleu"] = self._shared_bleu(model, self.prepared.valid)
+        return values
 
     def test(self, model: Any) -> RunScores:
         """Score the test part; a language model's n-gram model and their mixture as well."""
