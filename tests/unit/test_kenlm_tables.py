@@ -9,8 +9,8 @@ import pytest
 
 from lidstone.errors import TextError
 from lidstone.ngram.scorer import build
-from lidstone.ngram.scorer.hash_tables import GROUP, find, find_in_group, group_of
 from lidstone.ngram.scorer.scorer import BATCH, cut_batches, joined
+from lidstone.text.hash_tables import GROUP, empty_groups, fill, find, find_in_group, group_of
 
 ENTRIES = {"longest": build._LONGEST, "middle": build._MIDDLE}
 
@@ -39,19 +39,19 @@ def test_a_group_says_whether_keys_have_passed_it(each, value):
     """By brute force: a key has passed the groups between the one where its search begins and its own."""
     keys = np.unique(np.random.default_rng(1).integers(1, 1 << 63, 900, dtype=np.uint64))
     groups = len(keys) // each + 1  # nearly all are full
-    at, place = build._place(keys, groups, each)
+    table = empty_groups(groups)
+    fill(table.ctypes.data, groups, value, keys, np.arange(len(keys), dtype=np.uint64))
+    lines = table.reshape(groups, 8)
+    at = [int(np.flatnonzero((lines[:, :each] == key).any(axis=1))[0]) for key in keys]
     passed = {
         (group_of(groups, key) + k) % groups
         for key, own in zip(keys, at, strict=True)
         for k in range((own - group_of(groups, key)) % groups)
     }
-    lines = np.zeros((groups, 8), np.uint64)
-    lines[at, place] = keys
-    data, addresses = build._joined([lines.reshape(-1)])
-    assert len(data) == groups * GROUP and 0 < len(passed) < groups
+    assert 0 < len(passed) < groups
     for group in range(groups):
-        assert find_in_group(addresses[0] + group * GROUP, value, np.uint64(1 << 63)) == (0, group in passed)
-        assert not find_in_group(addresses[0] + group * GROUP, value, lines[group, 0])[1]
+        assert find_in_group(table.ctypes.data + group * GROUP, value, np.uint64(1 << 63)) == (0, group in passed)
+        assert not find_in_group(table.ctypes.data + group * GROUP, value, lines[group, 0])[1]
 
 
 def test_groups_cover_the_table():

@@ -1,9 +1,9 @@
 """The compiled inner loop of `text/words.py`: bytes in, ids out.
 
-An open-addressing table maps each word to its number, the order of its first appearance. Words of up to
-eight bytes are their own key, padded with zeros, so that equal keys mean equal words; longer ones are
-hashed, marked by a top byte of 0xFF, which UTF-8 never has, and compared in full with the copy in the
-arena, which has each known word once, followed by a line feed.
+A hash table maps each word to its number, the order of its first appearance. Words of up to eight bytes are
+their own key, padded with zeros, so that equal keys mean equal words; longer ones are hashed, marked by a
+top byte of 0xFF, which UTF-8 never has, and compared in full with the copy in the arena, which has each known
+word once, followed by a line feed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.cpython.unsafe.numbers import trailing_zeros
 
-from lidstone.text.memory import address_of, prefetch_item
+from lidstone.text.hash_tables import ask_for, empty_groups, entries_per_group, find, insert
+from lidstone.text.memory import address_of, load_i64, load_u32, store_u32
 from lidstone.text.tokens import LINE_FEED, first_bytes, next_token, word_hash
 
 DONE, FULL, RESERVED, UNKNOWN = 0, 1, 2, 3
@@ -25,14 +25,56 @@ POSITION, IDS, SENTENCE, WORDS, ARENA = 0, 1, 2, 3, 4
 AHEAD = 32
 """How many words are found before the first of them is looked up: their slots arrive from memory meanwhile."""
 
+ID_BYTES = 4
+"""The size of the values of the table: numbers of words"""
+ENTRIES = entries_per_group(ID_BYTES)
+
 _LONG = np.uint64(0xFF00000000000000)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ODD_TOO = np.uint64(0xD6E8FEB86659FD93)
 
 
+class WordTable(NamedTuple):
+    """The words known so far, in a table with room for twice as many at least."""
+
+    groups: Any  # uint64: the hash table, see `hash_tables.py`
+    arena: Any  # uint8: the words' bytes, each followed by a line feed, with 8 bytes to spare
+    starts: Any  # int64: where each word begins in the arena, and where the last one ends
+
+
+def empty_table(words: int) -> Any:
+    """Groups with room for at least four times as many words."""
+    return empty_groups(max(1 << 10, -(-4 * words // ENTRIES)))
+
+
 @njit(nogil=True, cache=True, forceinline=True)
-def _key(text: Any, begin: int, end: int) -> Any:
-    return first_bytes(text + begin, end - begin) if end - begin <= 8 else word_hash(text, begin, end) | _LONG
+def _mixed(key: Any) -> Any:
+    """A number of 64 bits for each, whose upper half depends on all of it."""
+    mixed = key * _ODD
+    return (mixed ^ (mixed >> np.uint64(32))) * _ODD_TOO
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def _key(text: int, begin: int, end: int) -> Any:
+    short = end - begin <= 8
+    return _mixed(first_bytes(text + begin, end - begin) if short else word_hash(text, begin, end) | _LONG)
+
+
+@njit(nogil=True, cache=True)
+def _find_word(table: int, groups: int, arena: int, starts: int, word: int, size: int, key: Any) -> Any:
+    """The number of the word at this address, -1 if it is not known; and its key in the table.
+
+    A long word whose hash another one has goes by the next key, which no short word has either.
+    """
+    while True:
+        at = find(table, groups, ID_BYTES, 1, key)
+        if at == 0:
+            return np.int64(-1), key
+        number = np.int64(load_u32(at))
+        begin, end = load_i64(starts + 8 * number), load_i64(starts + 8 * number + 8) - 1
+        if size <= 8 or (end - begin == size and _same(word, arena + begin, size)):
+            return number, key
+        key = _mixed(key | _LONG)
 
 
 @njit(nogil=True, cache=True)
@@ -44,34 +86,16 @@ def _same(one: int, other: int, size: int) -> bool:
     return True
 
 
-class WordTable(NamedTuple):
-    """The words known so far. Twice as many slots as words at least, a power of two."""
-
-    keys: Any  # uint64, one per slot
-    slots: Any  # int32: word number + 1; 0 is an empty slot
-    arena: Any  # uint8: the words' bytes, each followed by a line feed, with 8 bytes to spare
-    starts: Any  # int64: where each word begins in the arena, and where the last one ends
-
-
 @njit(nogil=True, cache=True)
-def _first_slot(keys: Any, key: Any) -> Any:
-    mixed = key * _ODD
-    mixed = (mixed ^ (mixed >> np.uint64(32))) * _ODD_TOO
-    return np.int64(mixed >> np.uint64(64 - trailing_zeros(np.uint64(keys.size))))
-
-
-@njit(nogil=True, cache=True)
-def fill(table: Any, words: int) -> None:
-    """Enter the first `words` words of the arena into empty slots; words without bytes are skipped."""
-    keys, slots, arena, starts = table
+def fill_words(table: Any, words: int) -> None:
+    """Enter the first `words` words of the arena into an empty table; words without bytes are skipped."""
+    groups, arena, starts = address_of(table.groups), address_of(table.arena), address_of(table.starts)
     for word in range(words):
-        end = starts[word + 1] - 1
-        if end > starts[word]:
-            key = _key(address_of(arena), starts[word], end)
-            slot = _first_slot(keys, key)
-            while slots[slot]:
-                slot = (slot + 1) & (keys.size - 1)
-            keys[slot], slots[slot] = key, word + 1
+        begin, end = table.starts[word], table.starts[word + 1] - 1
+        if end > begin:
+            first = _key(arena, begin, end)
+            _, key = _find_word(groups, table.groups.size // 8, arena, starts, arena + begin, end - begin, first)
+            store_u32(insert(groups, table.groups.size // 8, ID_BYTES, key), np.uint32(word))
 
 
 @njit(nogil=True, cache=True)
@@ -94,23 +118,20 @@ def intern(
     `fixed` vocabulary new words become `unknown`; if that is negative too, they stop the reading. With `blank` a line
     without words is a sentence, too.
     """
-    keys, slots, arena, starts = table
     position, written, sentence = state[POSITION], state[IDS], state[SENTENCE]
-    begins, ends = np.empty(AHEAD, np.int64), np.empty(AHEAD, np.int64)
-    found_keys, found_slots = np.empty(AHEAD, np.uint64), np.empty(AHEAD, np.int64)
-    status, last, address, known = DONE, text.size - 8, address_of(text), address_of(arena)
+    begins, ends, keys = np.empty(AHEAD, np.int64), np.empty(AHEAD, np.int64), np.empty(AHEAD, np.uint64)
+    status, last, address, arena = DONE, text.size - 8, address_of(text), address_of(table.arena)
+    groups, size, starts = address_of(table.groups), table.groups.size // 8, address_of(table.starts)
     while position < last and status == DONE:
         items = 0
-        while items < AHEAD and position < last:  # find some words, and ask for their slots
+        while items < AHEAD and position < last:  # find some words, and ask for their places in the table
             begin, position = next_token(address, position, last, LINE_FEED, False)
             begins[items], ends[items] = begin, position
             if begin < last and text[begin] != LINE_FEED:
-                found_keys[items] = _key(address, begin, position)
-                found_slots[items] = _first_slot(keys, found_keys[items])
-                prefetch_item(keys, found_slots[items])
-                prefetch_item(slots, found_slots[items])
+                keys[items] = _key(address, begin, position)
+                ask_for(groups, size, ID_BYTES, 1, keys[items])
             items += begin < last
-        for item in range(items):  # look them up; probing is inlined: as a function it would count references per word
+        for item in range(items):  # look them up
             begin, end = begins[item], ends[item]
             if text[begin] == LINE_FEED:
                 if blank or written > sentence:
@@ -118,30 +139,18 @@ def intern(
                     written += 1
                     sentence = written
                 continue
-            key, slot = found_keys[item], found_slots[item]
-            number: Any = np.int64(slots[slot]) - 1
-            while number >= 0:
-                if keys[slot] == key and (
-                    key < _LONG
-                    or (
-                        starts[number + 1] - starts[number] - 1 == end - begin
-                        and _same(address + begin, known + starts[number], end - begin)
-                    )
-                ):
-                    break
-                slot = (slot + 1) & (keys.size - 1)
-                number = np.int64(slots[slot]) - 1
+            number, key = _find_word(groups, size, arena, starts, address + begin, end - begin, keys[item])
             if number >= 0:
                 word: Any = np.int64(meaning[number]) if number < meaning.size else number - 1
             elif fixed:
                 word = unknown
-            elif 2 * state[WORDS] >= keys.size:
+            elif 2 * state[WORDS] >= ENTRIES * size:
                 status, position = FULL, begin
                 break
             else:
                 word = state[WORDS] - 1
-                _add_word(text, begin, end, arena, starts, state)
-                keys[slot], slots[slot] = key, word + 2
+                store_u32(insert(groups, size, ID_BYTES, key), np.uint32(state[WORDS]))
+                _add_word(text, begin, end, table.arena, table.starts, state)
             if word < 0:
                 status, position = RESERVED if number >= 0 else UNKNOWN, begin
                 break

@@ -304,7 +304,7 @@ class WordReader:
         return Vocabulary(len(words) + 2, eos=1, unk=0, tokens=(unk, eos, *words))
 
     def _intern(self, text: npt.NDArray[np.uint8]) -> int:
-        table = interning.WordTable(self.keys, self.slots, self.arena, self.starts)
+        table = interning.WordTable(self.groups, self.arena, self.starts)
         rules = self.fixed, self.unknown, self.eos, self.blank
         read: int = interning.intern(text, table, self.meaning, *rules, self.all_ids, self.state)
         return read
@@ -316,10 +316,9 @@ class WordReader:
             self.arena = _grown(self.arena, int(self.state[4]) + size + 8)
 
     def _enlarge_table(self) -> None:
-        slots = max(1 << 12, 1 << (4 * int(self.state[3])).bit_length())
-        self.keys, self.slots = np.full(slots, 0, np.uint64), np.full(slots, 0, np.int32)
-        self.starts = _grown(self.starts, slots // 2 + 2)
-        interning.fill(interning.WordTable(self.keys, self.slots, self.arena, self.starts), int(self.state[3]))
+        self.groups = interning.empty_table(int(self.state[3]))
+        self.starts = _grown(self.starts, self.groups.size // 8 * interning.ENTRIES // 2 + 2)
+        interning.fill_words(interning.WordTable(self.groups, self.arena, self.starts), int(self.state[3]))
 
 
 def _known_words(vocab: Vocabulary | None) -> tuple[list[bytes], Ids]:

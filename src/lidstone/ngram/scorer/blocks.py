@@ -18,7 +18,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.scorer.hash_tables import ask_for, find
 from lidstone.ngram.scorer.step import (
     BOS,
     EOS,
@@ -41,6 +40,7 @@ from lidstone.ngram.scorer.step import (
     step,
     write_start,
 )
+from lidstone.text.hash_tables import ask_for, find
 from lidstone.text.memory import (
     SIGN,
     address_of,

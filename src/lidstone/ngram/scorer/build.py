@@ -17,7 +17,6 @@ from lidstone.ngram.closure import close
 from lidstone.ngram.formats.arpa import LOG_ZERO
 from lidstone.ngram.formats.arpa_reader import NgramSection
 from lidstone.ngram.formats.kenlm import DecodedTrie, parents_of
-from lidstone.ngram.scorer.hash_tables import GROUP, entries_per_group, group_of
 from lidstone.ngram.scorer.step import (
     GROUPED,
     MIDDLE_VALUE,
@@ -30,6 +29,7 @@ from lidstone.ngram.scorer.step import (
     extend_key,
 )
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.hash_tables import GROUP, empty_groups, entries_per_group, fill
 
 ROOM = 2.5
 """Entries per n-gram, taken or empty: with more of them fewer groups overflow. A look-up that reads a second group
@@ -92,7 +92,7 @@ def _joined(tables: list[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:
     room = np.empty(starts[-1] + GROUP, np.uint8)  # numpy asks for large pages here, not for zeros
     data = room[-room.ctypes.data % GROUP :][: starts[-1]]
     for start, end, table in zip(starts, starts[1:], tables, strict=False):
-        data[start : start + table.nbytes] = table.view(np.uint8)
+        data[start : start + table.nbytes] = table.reshape(-1).view(np.uint8)
         data[start + table.nbytes : end] = 0  # equal models have equal bytes
     return data, [int(data.ctypes.data + start) for start in starts[:-1]]
 
@@ -130,43 +130,12 @@ def _table(keys: NDArray[np.uint64], value: np.dtype, columns: dict[str, NDArray
             f"a scorer cannot hold {len(keys)} n-grams of one order",
             hint=f"the limit is {int(MOST_GROUPS * each / ROOM)}",
         )
-    fields: Any = {"names": ["keys", "values"], "formats": [("<u8", each), (value, each)], "itemsize": GROUP}
-    table: NDArray[Any] = np.zeros(groups, np.dtype(fields))
-    at, place = _place(keys, groups, each)
-    table["keys"][at, place] = keys
+    values = np.empty(len(keys), value)
     for name, column in columns.items():
-        table["values"][name][at, place] = column
-    return table
-
-
-@njit(cache=True, nogil=True)
-def _place(keys, groups, each):  # type: ignore[no-untyped-def]
-    """A group and a place in it for each key: the first group with room from where the search for it begins."""
-    taken, passed = np.zeros(groups, np.int8), np.zeros(groups, np.bool_)
-    at, place = np.empty(len(keys), np.int64), np.empty(len(keys), np.int8)
-    for i in range(len(keys)):
-        group = group_of(groups, keys[i])
-        while taken[group] == each:
-            passed[group] = True
-            group = group + 1 if group + 1 < groups else 0
-        at[i], place[i] = group, taken[group]
-        taken[group] += 1
-    _mark_passed(keys, passed, each, at, place)
-    return at, place
-
-
-@njit(cache=True, nogil=True)
-def _mark_passed(keys, passed, each, at, place):  # type: ignore[no-untyped-def]
-    """The last two keys of a full group fall where keys have passed it, and rise where none have."""
-    before = np.empty(len(passed), np.int64)
-    for i in range(len(keys)):
-        if place[i] == each - 2:
-            before[at[i]] = i
-    for i in range(len(keys)):
-        if place[i] == each - 1:
-            other = before[at[i]]
-            if (keys[other] > keys[i]) != passed[at[i]]:
-                place[i], place[other] = each - 2, each - 1
+        values[name] = column
+    table = empty_groups(groups)
+    fill(table.ctypes.data, groups, value.itemsize, keys, values.view(np.uint32 if value.itemsize == 4 else np.uint64))
+    return table.reshape(groups, -1)
 
 
 MISSING_UNK = -100.0

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lidstone.ngram.scorer.hash_tables import find
+from lidstone.text.hash_tables import find
 from lidstone.text.memory import SIGN, as_float, load_i64, load_u32, store_u32
 
 ORDER, UNK, BOS, EOS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_VALUE, GROUPED, TABLES = range(11)

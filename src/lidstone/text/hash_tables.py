@@ -1,10 +1,11 @@
-"""Hash tables from 64-bit keys to values of 4 or 8 bytes: KenLM's own, and those that `build.py` fills.
+"""Hash tables from 64-bit keys to values of 4 or 8 bytes: words of a text, n-grams of a scorer, and KenLM's own.
 
-KenLM's tables take the key modulo the number of slots and go on from there, entry by entry: a key and its value. Ours
-(`grouped`) consist of groups of 64 bytes, one line of the processor's cache: five keys and their values of 4 bytes, or
-four and their values of 8. One look-up then reads one line, and compares all its keys at once. In both kinds key 0 is
-an empty entry, and a key that finds its place taken is in one of the next. A full group that such keys have passed
-says so by the order of its last two keys: a key that is in no group is seen to be missing in the first one.
+KenLM's tables, as its binary files hold them, take the key modulo the number of slots and go on from there, entry by
+entry: a key and its value. Ours (`grouped`) consist of groups of 64 bytes, one line of the processor's cache: five keys
+and their values of 4 bytes, or four and their values of 8. One look-up then reads one line, and compares all its keys
+at once. In both kinds key 0 is an empty entry, and a key that finds its place taken is in one of the next. A full group
+that such keys have passed says so by the order of its last two keys: a key that is in no group is seen to be missing in
+the first one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
+from numpy.typing import NDArray
 
-from lidstone.text.memory import equal_u64, load_u64, prefetch
+from lidstone.text.memory import equal_u64, load_u32, load_u64, prefetch, store_u32, store_u64
 
 GROUP = 64
 """Bytes of a group: a cache line, at an address that is a multiple of 64."""
@@ -26,6 +28,13 @@ def entries_per_group(value: int) -> int:
     (5, 4)
     """
     return GROUP // (8 + value)
+
+
+def empty_groups(groups: int) -> NDArray[np.uint64]:
+    """So many groups without keys, 8 numbers each, at an address that is a multiple of 64."""
+    room = np.zeros(8 * groups + 8, np.uint64)
+    start = -room.ctypes.data % GROUP // 8
+    return room[start : start + 8 * groups]
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -96,3 +105,55 @@ def find_in_slots(table, slots, value, key):  # type: ignore[no-untyped-def]
             break
         slot = np.int64(slot + 1 if slot + 1 < slots else 0)
     return np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def fill(table, groups, value, keys, values):  # type: ignore[no-untyped-def]
+    """Enter all keys with their values, numbers of 4 or 8 bytes."""
+    for i in range(len(keys)):
+        at = insert(table, groups, value, keys[i])
+        if value == 4:
+            store_u32(at, np.uint32(values[i]))
+        else:
+            store_u64(at, np.uint64(values[i]))
+
+
+@njit(cache=True, nogil=True)
+def insert(table, groups, value, key):  # type: ignore[no-untyped-def]
+    """Enter a key that is not there into the first group with room; the address of its value, which is to be written.
+
+    The last two keys of a full group fall once a key has passed it, and rise before.
+    """
+    each = 5 if value == 4 else 4  # entries_per_group
+    group = group_of(groups, key)
+    begin = table + group * GROUP
+    while load_u64(begin + 8 * each - 8) != 0:
+        if load_u64(begin + 8 * each - 8) > load_u64(begin + 8 * each - 16):
+            _swap_last(begin, each, value)
+        group = np.int64(group + 1 if group + 1 < groups else 0)
+        begin = table + group * GROUP
+    place = 0
+    while load_u64(begin + 8 * place) != 0:
+        place += 1
+    store_u64(begin + 8 * place, key)
+    if place == each - 1 and key < load_u64(begin + 8 * place - 8):
+        _swap_last(begin, each, value)
+        place -= 1
+    return begin + 8 * each + value * place
+
+
+@njit(cache=True, nogil=True)
+def _swap_last(begin, each, value):  # type: ignore[no-untyped-def]
+    """Exchange the last two entries of a group."""
+    keys, values = begin + 8 * each - 16, begin + 8 * each + value * (each - 2)
+    one, other = load_u64(keys), load_u64(keys + 8)
+    store_u64(keys, other)
+    store_u64(keys + 8, one)
+    if value == 4:
+        low, high = load_u32(values), load_u32(values + 4)
+        store_u32(values, high)
+        store_u32(values + 4, low)
+    else:
+        first, second = load_u64(values), load_u64(values + 8)
+        store_u64(values, second)
+        store_u64(values + 8, first)
