@@ -22,7 +22,7 @@ ARGUMENTS = (
     | dict.fromkeys(("first", "words", "suffixes", "tokens"), "*i32")
     | dict.fromkeys(("positions", "time", "steps", "vocab", "batch_stride", "time_stride"), "i32")
     | dict.fromkeys(("out_batch_stride", "out_time_stride"), "i32")
-    | {"predicted": "*u8"}
+    | dict.fromkeys(("predicted", "out_known", "plan_known"), "*u8")
 )
 # dtype of the logits, order (0: plain cross-entropy), ngram
 CASES = (("bfloat16", 0, False), ("bfloat16", 3, False), ("float16", 8, True), ("float32", 1, True))
@@ -48,17 +48,17 @@ def compile_all(
     targets: tuple[str, ...] = tuple(TARGETS), cases: tuple[tuple[str, int, bool], ...] = CASES, size: int = 50_000
 ) -> Iterator[Compiled]:
     """Every program in every case, as it is launched for rows of `size` logits."""
-    from lidstone.loss.kernels import gpu, gpu_programs
-    from lidstone.loss.plan import Facts
+    from lidstone.loss.kernels import triton as gpu
+    from lidstone.loss.kernels.protocol import TableFacts
 
     for target in targets:
         for dtype, order, ngram in cases:
-            constants = gpu.launch(size, object() if order else None, Facts(order, ngram, 0))
-            yield compile_program(gpu_programs.losses_program, target, dtype, constants)
-            yield compile_program(gpu_programs.gradient_program, target, dtype, constants)
+            constants = gpu.launch(size, object() if order else None, TableFacts(order, ngram, 0))
+            yield compile_program(gpu.losses_program, target, dtype, constants)
+            yield compile_program(gpu.gradient_program, target, dtype, constants)
             if order:
                 constants = {"ORDER": order, "NGRAM": ngram, "BLOCK": gpu.POSITIONS_AT_ONCE, "num_warps": 4}
-                yield compile_program(gpu_programs.plan_program, target, dtype, constants)
+                yield compile_program(gpu.plan_program, target, dtype, constants)
 
 
 def compile_program(program: Any, target: str, dtype: str, launch: dict[str, Any]) -> Compiled:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from lidstone.loss.kernels.choice import using
+from lidstone.loss.kernels.protocol import using
 from lidstone.loss.targets import Targets
 from lidstone.ngram.counts import Counts, count
 from lidstone.ngram.smoothers.witten_bell import WittenBell

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from lidstone.loss.kernels import chunks
-from lidstone.loss.kernels.choice import using
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.kernels.protocol import using
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.reference import dense_loss, dense_target
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.base import FallbackUsed

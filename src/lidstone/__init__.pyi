@@ -8,10 +8,10 @@ from lidstone.hf.mixin import SmoothedLossMixin as SmoothedLossMixin
 from lidstone.hf.mixture import Mixture as Mixture
 from lidstone.lab.report import Report as Report
 from lidstone.lab.report.comparisons import compare_runs as compare_runs
-from lidstone.loss.columns.vocabulary_parallel import VocabularyParallelCrossEntropy as VocabularyParallelCrossEntropy
 from lidstone.loss.explain import explain as explain
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy as LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy as SmoothedCrossEntropy
+from lidstone.loss.losses import LinearSmoothedCrossEntropy as LinearSmoothedCrossEntropy
+from lidstone.loss.losses import SmoothedCrossEntropy as SmoothedCrossEntropy
+from lidstone.loss.parallel import VocabularyParallelCrossEntropy as VocabularyParallelCrossEntropy
 from lidstone.loss.schedule import Schedule as Schedule
 from lidstone.loss.split import SignedSplit as SignedSplit
 from lidstone.loss.split import signed_split as signed_split

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from tests.smoothing_cases import SMOOTHERS, TEXT, VOCAB, counted, fit
 
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.losses import SmoothedCrossEntropy
 
 ORDER, ROWS, WIDTH = 3, 8, 16
 FORMS = (("exact", "token"), ("published", "ngram"), ("published", "token"))

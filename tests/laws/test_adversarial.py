@@ -17,7 +17,7 @@ import torch
 from tests.smoothing_cases import SMOOTHERS, fit
 
 from lidstone.errors import InputError
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.losses import SmoothedCrossEntropy
 from lidstone.loss.reference import dense_loss, dense_target
 from lidstone.loss.split import signed_split, whole_history
 from lidstone.ngram.counts import Counts, count

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, corpus_positions, counted, empirical, fitted
 
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.losses import SmoothedCrossEntropy
 from lidstone.loss.reference import dense_target
 from lidstone.loss.split import signed_split, whole_ngrams
 from lidstone.ngram.counts import count, count_text

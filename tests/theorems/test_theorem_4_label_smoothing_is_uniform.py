@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.losses import SmoothedCrossEntropy
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.base import empty_level
 from lidstone.ngram.table import BackoffTable

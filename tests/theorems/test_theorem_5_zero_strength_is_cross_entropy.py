@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitted
 
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no lower bound", "ignore:both strengths are 0")
 EPS = torch.finfo(torch.float32).eps

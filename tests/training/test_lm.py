@@ -241,7 +241,7 @@ def _prepared(values):
 
 @pytest.mark.filterwarnings("ignore:the loss is not finite")
 def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_checkpoint(files, tmp_path, monkeypatch):
-    from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
+    from lidstone.loss.losses import LinearSmoothedCrossEntropy
 
     forward, calls = LinearSmoothedCrossEntropy.forward, []
 

@@ -63,7 +63,7 @@ def test_compact_tables_are_saved_loaded_and_used(tmp_path):
 
 def test_the_loss_takes_a_compact_table():
     torch = pytest.importorskip("torch")
-    from lidstone.loss.loss import SmoothedCrossEntropy
+    from lidstone.loss.losses import SmoothedCrossEntropy
 
     counts = count([[1, 2, 3], [1, 2], [3, 1, 2, 2]], VOCAB, 2)
     table = get_smoother("witten-bell").fit(counts)

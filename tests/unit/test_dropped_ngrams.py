@@ -100,7 +100,7 @@ def test_small_things_are_refused_or_done():
 
 
 def test_a_half_precision_batch_without_labels_has_gradients_of_zero():
-    from lidstone.loss.kernels.choice import using
+    from lidstone.loss.kernels.protocol import using
 
     loss = ld.LinearSmoothedCrossEntropy(ld.WittenBell().fit(COUNTS), gamma=0.3)
     parts = [torch.randn(*shape).half().requires_grad_() for shape in ((2, 5, 4), (6, 4), (6,))]

@@ -27,8 +27,6 @@ SHARED_CLASSES = {"Batch", "Table", "Values"}
 FILE_NAMES = {"table"}
 """names of three files or more"""
 CIRCLES = {
-    ("loss.loss", "loss.columns"),
-    ("loss.linear_loss", "loss.columns"),
     ("ngram.table", "ngram.formats"),
     ("ngram.identity", "ngram.formats"),
 }

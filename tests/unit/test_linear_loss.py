@@ -13,9 +13,8 @@ from tests.smoothing_cases import VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.loss.kernels import chunks
-from lidstone.loss.kernels.choice import using
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.kernels.protocol import using
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 
 TABLE, COUNTS = fitted("kneser-essen-ney", 3), counted(3)
 LABELS = torch.tensor([[2, 3, -100, 4, 1], [5, 6, 1, -100, -100]])
@@ -123,7 +122,7 @@ def test_no_grad_is_plain_and_makes_no_gradients(monkeypatch):
     hidden, weight, bias = leaves()
     loss = LinearSmoothedCrossEntropy(TABLE, gamma=0.3)
     expected = SmoothedCrossEntropy()(hidden @ weight.T + bias, LABELS).total.item()
-    monkeypatch.setattr(chunks.Gradients, "add", fail)
+    monkeypatch.setattr(chunks.LinearGradients, "add", fail)
     with torch.no_grad():
         parts = loss(hidden, weight, LABELS, bias=bias)
     assert parts.total.item() == pytest.approx(expected)

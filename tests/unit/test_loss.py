@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from tests.smoothing_cases import TEXT, VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.reference import dense_target
 from lidstone.loss.schedule import Schedule
 from lidstone.ngram.counts import count

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from tests.smoothing_cases import TEXT, VOCAB, counted, fitted
 
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.losses import SmoothedCrossEntropy
 from lidstone.loss.reference import dense_target
 from lidstone.text.history import histories_of
 

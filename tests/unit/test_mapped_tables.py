@@ -44,7 +44,7 @@ def use(path):
 
 def loss(table):
     import torch
-    from lidstone.loss.loss import SmoothedCrossEntropy
+    from lidstone.loss.losses import SmoothedCrossEntropy
     loss = SmoothedCrossEntropy(table, gamma=0.1).train()
     logits = torch.zeros(1, 5, table.vocab.size, requires_grad=True)
     loss(logits, torch.tensor([[5, 6, 7, 8, 0]])).total.backward()
@@ -149,8 +149,8 @@ def test_processes_share_the_pages(files):
 
 def test_the_loss_reads_the_file_and_gives_the_same_numbers(tmp_path):
     torch = pytest.importorskip("torch")
-    from lidstone.loss.kernels.choice import using
-    from lidstone.loss.loss import SmoothedCrossEntropy
+    from lidstone.loss.kernels.protocol import using
+    from lidstone.loss.losses import SmoothedCrossEntropy
 
     text = [[1, 2, 3], [1, 2], [3, 1, 2, 2], [2, 3]]
     table = get_smoother("witten-bell").fit(count(text, Vocabulary(size=5, eos=0), 3)).compact()

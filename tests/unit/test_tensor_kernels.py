@@ -11,11 +11,10 @@ from tests.smoothing_cases import VOCAB, counted, fitted
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lidstone.errors import InputError
-from lidstone.loss import linear_operators, operators
-from lidstone.loss.kernels import choice, chunks
-from lidstone.loss.kernels.choice import kernel_name, using
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss import operators
+from lidstone.loss.kernels import chunks, protocol
+from lidstone.loss.kernels.protocol import kernel_name, using
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 
 # what starts no work on a device: views, and memory that is not filled
 VIEWS = {"view", "_unsafe_view", "_reshape_alias", "select", "unsqueeze", "detach", "slice", "unbind", "expand"}
@@ -40,8 +39,7 @@ class Operations(TorchDispatchMode):
         options, name = options or {}, operation.name().split("::")[1].split(".")[0]
         with self:
             if operation.namespace == "lidstone":
-                room = linear_operators if hasattr(linear_operators, name) else operators
-                return getattr(room, name)._init_fn(*arguments, **options)
+                return getattr(operators, name)._init_fn(*arguments, **options)
             parts = operation.decompose(*arguments, **options)
         if parts is not NotImplemented:
             return parts
@@ -60,7 +58,7 @@ def other_device(monkeypatch):
         reads["tolist"] += 1
         return tolist(tensor)
 
-    monkeypatch.setattr(choice, "FREE_TO_READ", ())
+    monkeypatch.setattr(protocol, "HOST_READABLE", ())
     monkeypatch.setattr(torch.Tensor, "tolist", counted_tolist)
     return reads
 

@@ -9,10 +9,9 @@ import torch
 from tests.interpreted_kernels import FORMS, SMALL, TEXTS, errors, expected, masked, problem
 
 from lidstone.loss.kernels import chunks
-from lidstone.loss.kernels.choice import using
-from lidstone.loss.kernels.rows import expand
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.kernels.protocol import using
+from lidstone.loss.kernels.tensors import expand
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.targets import Targets
 
 STRENGTHS = {"gamma_plus": 0.4, "gamma_minus": 0.7}

@@ -12,9 +12,8 @@ from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitte
 
 from lidstone.errors import InputError
 from lidstone.lab.methods.label_smoothing import uniform_table
-from lidstone.loss.columns import weighted
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import SmoothedCrossEntropy
+from lidstone.loss.kernels import chunks
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.reference import dense_target
 from lidstone.text.history import histories_of
 
@@ -55,7 +54,7 @@ def judge(logits, order, name, reduction="mean", **options):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", SMOOTHERS)
 def test_both_losses_against_the_dense_judge(name, order, form, empirical, monkeypatch):
-    monkeypatch.setattr(weighted, "_CHUNK", 4 * VOCAB.size * 2)  # two positions at a time
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4 * VOCAB.size * 2)  # two positions at a time
     options = {"gamma_plus": 0.4, "gamma_minus": 0.7, "form": form, "empirical": empirical}
     hidden, weight, bias = (leaf.double().requires_grad_() for leaf in leaves())
     expected = judge(hidden @ weight.T + bias, order, name, **options)

@@ -19,8 +19,7 @@ from transformers import TrainerCallback
 
 from lidstone.errors import InputError
 from lidstone.hf.alignment import IGNORED, Aligned, align_causal, evaluation_items
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import LossParts, SmoothedCrossEntropy, SmoothedLoss
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, LossParts, SmoothedCrossEntropy, SmoothedLoss
 
 Shift = Literal["auto"] | bool
 
@@ -237,8 +236,8 @@ def logits_of(outputs: Any) -> Tensor:
 
 def move_to(loss: SmoothedLoss, like: Tensor) -> None:
     """Move table and class weights to the device of the logits, once."""
-    tensors = (tensor for part in (loss.targets, loss.weighted) if part is not None for tensor in [part.base])
-    if any(tensor.device != like.device for tensor in tensors):
+    parts = (part for part in (loss.targets, loss.class_weights) if part is not None)
+    if any(tensor.device != like.device for part in parts for tensor in part.constants().values()):
         loss.to(like.device)
 
 

@@ -19,8 +19,7 @@ from lidstone.errors import InputError, RunError
 from lidstone.hf.alignment import Aligned, align_causal, align_decoder
 from lidstone.hf.hook import PartsMeter, check_arguments, check_loss, check_model, logits_of, move_to
 from lidstone.hf.projection import Projection
-from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-from lidstone.loss.loss import LossParts, SmoothedLoss
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, LossParts, SmoothedLoss
 
 if TYPE_CHECKING:
     from transformers import Trainer

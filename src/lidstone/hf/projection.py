@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from lidstone.errors import InputError
-from lidstone.loss.loss import LossParts
+from lidstone.loss.losses import LossParts
 
 Compute = Callable[[Tensor, Tensor, Tensor | None], LossParts]
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lidstone.errors import InputError
-from lidstone.loss.plan import Empirical, Form
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
+
+Empirical = Literal["token", "ngram"]
+Form = Literal["exact", "published"]
+ClassWeights = Tensor | Sequence[float]
 
 
 def strengths_of(
@@ -66,6 +72,21 @@ def check_counts(table: BackoffTable | None, counts: Counts | None, empirical: E
                 'history; prefer empirical="token"',
                 stacklevel=4,
             )
+
+
+def checked_weights(weight: ClassWeights, size: int | None) -> NDArray[np.float64]:
+    """Class weights as `F.cross_entropy(weight=)` has them, one for each of `size` ids.
+
+    loss = - sum_w weight[w] target(w) log q(w),      the mean divides by the sum of weight[label]
+
+    They act in training alone: in evaluation the loss is the plain negative log-likelihood.
+    """
+    values: NDArray[np.float64] = torch.as_tensor(weight, dtype=torch.float64).detach().cpu().numpy()
+    if values.shape != (len(values) if size is None else size,):
+        raise InputError(f"weight has shape {values.shape}, the table {size} ids", hint="give one weight per id")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InputError("class weights must be finite and not negative", hint="0 leaves a word out of the loss")
+    return values
 
 
 def check_kinds(table: Any, counts: Any) -> None:

@@ -1,13 +1,15 @@
 """The losses as torch operators, so that torch.compile and torch.export see one node where eager code runs a kernel.
 
-    lidstone::gold        labels, with -1 for those that are ignored; refuses ids outside the vocabulary
-    lidstone::plan        the history of each position and its coefficients (see `plan`)
-    lidstone::rows        in place of a plan, the rows of the distinct histories; on devices without kernels
-    lidstone::losses      total, parts, and what the gradient needs
-    lidstone::gradient    of the total with respect to the logits; lidstone::gradient_ in the memory of the logits
+    lidstone::gold           labels, with -1 for those that are ignored; refuses ids outside the vocabulary
+    lidstone::plan           the coefficients of each position before the logits
+    lidstone::rows           the rows of the distinct histories, for kernels that do not look n-grams up themselves
+    lidstone::losses         total, parts, and what the gradient needs
+    lidstone::gradient       of the total with respect to the logits; lidstone::gradient_ in the memory of the logits
+    lidstone::linear_losses  losses of hidden states, and the gradients of hidden states, weight and bias
 
-Each has a fake kernel, which gives shapes alone; `losses` has its gradient registered. A table goes in as tensors.
-The loss of hidden states is in `linear_operators`.
+Each has a fake kernel, which gives shapes alone; the losses have their gradient registered. A table goes in as tensors,
+whole numbers (the first fields of `TableFacts`) and the name of a process group. The gradients of the linear loss are
+computed together with it, while a chunk of logits is there; backward scales them.
 """
 
 from __future__ import annotations
@@ -19,16 +21,26 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
+from lidstone.errors import InputError
 from lidstone.loss.checks import check_ids, report_overflow
-from lidstone.loss.kernels.choice import free_to_read, kernel_name, kernels_for
-from lidstone.loss.plan import Facts, Plan, Rows, Saved, Table
+from lidstone.loss.kernels.chunks import OutputHead
+from lidstone.loss.kernels.chunks import linear_losses as chunked
+from lidstone.loss.kernels.protocol import (
+    Coefficients,
+    HistoryRows,
+    TableFacts,
+    TableTensors,
+    is_host_readable,
+    kernel_name,
+    kernels_for,
+)
 
 
 @custom_op("lidstone::gold", mutates_args=())
 def gold(labels: Tensor, ignore_index: int, size: int) -> Tensor:
     """Labels as int64, with -1 for those that are ignored. On a CPU ids outside the vocabulary are refused."""
     found = labels.long().masked_fill(labels == ignore_index, -1)
-    if free_to_read(labels.device):
+    if is_host_readable(labels.device):
         check_ids(torch.where(labels == ignore_index, 0, labels), "labels", size - 1, lowest=0)
     return found
 
@@ -43,72 +55,58 @@ def plan(
     labels: Tensor,  # (batch, time), -1 where ignored
     contexts: Tensor,  # (batch, time), the token before each
     table: Sequence[Tensor],
-    order: int,
-    ngram: bool,
-    steps: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The coefficients of each position, as the fields of `Plan`."""
-    found: Plan = kernels_for(labels.device).plan(labels, contexts, Table(*table), Facts(order, ngram, steps))
-    return found
+    facts: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """What is known of each position before the logits, as the fields of `Coefficients`."""
+    given = _facts(facts)
+    return kernels_for(labels.device, given).plan(labels, contexts, TableTensors(*table), given)
 
 
 @plan.register_fake
-def _(
-    labels: Tensor, contexts: Tensor, table: Sequence[Tensor], order: int, ngram: bool, steps: int
-) -> tuple[Tensor, ...]:
-    nodes = [labels.new_empty(labels.numel(), dtype=torch.int64) for _ in range(2)]
-    return (*nodes, *(labels.new_empty(labels.numel(), dtype=torch.float32) for _ in range(6)))
+def _(labels: Tensor, contexts: Tensor, table: Sequence[Tensor], facts: Sequence[int]) -> tuple[Tensor, ...]:
+    given, positions = _facts(facts), labels.numel()
+    read = 0 if kernel_name(labels.device, given.dense) == "tensors" else positions  # not read off the rows
+    sizes = positions, read, positions, positions if given.ngram else read, read
+    types = torch.int64, torch.int64, torch.bool, torch.float32, torch.float32
+    return tuple(labels.new_empty(size, dtype=dtype) for size, dtype in zip(sizes, types, strict=True))
 
 
 @custom_op("lidstone::rows", mutates_args=())
-def rows(
-    labels: Tensor,  # (batch, time), -1 where ignored
-    contexts: Tensor,  # (batch, time), the token before each
-    table: Sequence[Tensor],
-    order: int,
-    ngram: bool,
-    steps: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The dense rows of the distinct histories, as the fields of `Rows`."""
-    from lidstone.loss.kernels.tensors import rows_of_batch
+def rows(states: Tensor, table: Sequence[Tensor], facts: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The dense rows of the distinct states, as the fields of `HistoryRows`."""
+    from lidstone.loss.kernels.tensors import expand
 
-    return rows_of_batch(labels, contexts, Table(*table), Facts(order, ngram, steps))
+    return expand(states, TableTensors(*table), _facts(facts))
 
 
 @rows.register_fake
-def _(
-    labels: Tensor, contexts: Tensor, table: Sequence[Tensor], order: int, ngram: bool, steps: int
-) -> tuple[Tensor, ...]:
-    histories, positions = torch.library.get_ctx().new_dynamic_size(), labels.numel()
-    values = labels.new_empty(histories, Table(*table).base.shape[0], 2 if ngram else 1, dtype=torch.float32)
-    which, known = (labels.new_empty(positions, dtype=dtype) for dtype in (torch.int64, torch.bool))
-    return which, values, known, labels.new_empty(positions if ngram else 0, dtype=torch.float32)
+def _(states: Tensor, table: Sequence[Tensor], facts: Sequence[int]) -> tuple[Tensor, ...]:
+    histories, width = torch.library.get_ctx().new_dynamic_size(), TableTensors(*table).base.shape[0]
+    values = states.new_empty(histories, width, 2 if _facts(facts).ngram else 1, dtype=torch.float32)
+    return torch.empty_like(states), values
 
 
 @custom_op("lidstone::losses", mutates_args=())
 def losses(
     logits: Tensor,  # (batch, time, V)
     labels: Tensor,  # (positions,), -1 where ignored
-    weight: Tensor,  # (positions,), of each position in the total
-    plan: Sequence[Tensor],  # the fields of `Plan`; none for plain cross-entropy
-    rows: Sequence[Tensor],  # the fields of `Rows`; none where kernels look rows up themselves
+    scale: Tensor,  # (positions,), of each position in the total
+    plan: Sequence[Tensor],  # the fields of `Coefficients`; none for plain cross-entropy
+    rows: Sequence[Tensor],  # the fields of `HistoryRows`; none where kernels look rows up themselves
     table: Sequence[Tensor],
-    order: int,
-    ngram: bool,
-    steps: int,
+    facts: Sequence[int],
+    group: str,
     inplace: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Weighted total (positions,), weighted nll, plus and minus (3, positions), and `Saved` (3, positions)."""
+    """Scaled total (positions,), scaled nll, plus and minus (3, positions), and what is saved (3, positions)."""
+    given = _facts(facts, group)
     with torch.autocast(logits.device.type, enabled=False):
-        found = kernels_for(logits.device).losses(
-            logits, labels, plan_of(plan), *table_and_facts(table, order, ngram, steps), **_rows(rows)
-        )
+        found = kernels_for(logits.device, given).losses(logits, labels, *_values(plan, rows, table), given)
     parts = torch.stack([*found[1:4], found.total])
-    weighted = (parts * weight).masked_fill_(weight == 0, 0.0)  # what does not count may be NaN
-    if free_to_read(logits.device):
-        report_overflow(weighted[3], logits.dtype)
-    saved = found.saved if isinstance(found.saved, Tensor) else torch.stack(found.saved)
-    return weighted[3].clone(), weighted[:3], saved
+    scaled = (parts * scale).masked_fill_(scale == 0, 0.0)  # what does not count may be NaN
+    if is_host_readable(logits.device):
+        report_overflow(scaled[3], logits.dtype)
+    return scaled[3].clone(), scaled[:3], found.saved
 
 
 @losses.register_fake
@@ -122,16 +120,15 @@ def gradient(
     scale: Tensor,  # (positions,)
     logits: Tensor,
     labels: Tensor,
+    saved: Tensor,
     plan: Sequence[Tensor],
     rows: Sequence[Tensor],
-    saved: Tensor,
     table: Sequence[Tensor],
-    order: int,
-    ngram: bool,
-    steps: int,
+    facts: Sequence[int],
+    group: str,
 ) -> Tensor:
     """Scale times the gradient of each position's loss with respect to its logits."""
-    return _gradient(scale, logits, labels, plan, rows, saved, table, order, ngram, steps)
+    return _gradient(scale, logits, labels, saved, _values(plan, rows, table), _facts(facts, group))
 
 
 @gradient.register_fake
@@ -144,16 +141,15 @@ def gradient_(
     scale: Tensor,
     logits: Tensor,
     labels: Tensor,
+    saved: Tensor,
     plan: Sequence[Tensor],
     rows: Sequence[Tensor],
-    saved: Tensor,
     table: Sequence[Tensor],
-    order: int,
-    ngram: bool,
-    steps: int,
+    facts: Sequence[int],
+    group: str,
 ) -> None:
     """`gradient` in the memory of the logits."""
-    _gradient(scale, logits, labels, plan, rows, saved, table, order, ngram, steps, inplace=True)
+    _gradient(scale, logits, labels, saved, _values(plan, rows, table), _facts(facts, group), inplace=True)
 
 
 @gradient_.register_fake
@@ -165,55 +161,115 @@ def _gradient(
     scale: Tensor,
     logits: Tensor,
     labels: Tensor,
-    plan: Sequence[Tensor],
-    rows: Sequence[Tensor],
     saved: Tensor,
-    table: Sequence[Tensor],
-    *facts: Any,
-    **options: bool,
+    values: tuple[Coefficients | None, HistoryRows | None, TableTensors | None],
+    facts: TableFacts,
+    inplace: bool = False,
 ) -> Tensor:
-    kernel = kernels_for(logits.device).gradient
-    values = plan_of(plan), _saved(saved), scale, *table_and_facts(table, *facts)
-    found: Tensor = kernel(logits, labels, *values, **options, **_rows(rows))
-    return found
+    plan, rows, table = values
+    kernel = kernels_for(logits.device, facts).gradient
+    return kernel(logits, labels, plan, rows, saved, scale, table, facts, inplace=inplace)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, labels, weight, plan, rows, table, *ctx.facts, ctx.inplace = inputs
+    logits, labels, scale, plan, rows, table, *ctx.facts, ctx.inplace = inputs
     ctx.sizes = len(plan), len(rows), len(table)
-    ctx.save_for_backward(logits, labels, weight, output[2], *plan, *rows, *table)
+    ctx.save_for_backward(logits, labels, scale, output[2], *plan, *rows, *table)
     ctx.set_materialize_grads(False)  # of the parts, which have none
 
 
 def _backward(ctx: Any, total: Tensor, *unused: Tensor) -> tuple[Any, ...]:
-    logits, labels, weight, saved, *rest = ctx.saved_tensors
+    logits, labels, scale, saved, *rest = ctx.saved_tensors
     plans, rows, _ = ctx.sizes
-    lists = rest[:plans], rest[plans : plans + rows], saved, rest[plans + rows :]
-    scale = total.float() * weight
+    arguments = labels, saved, rest[:plans], rest[plans : plans + rows], rest[plans + rows :], *ctx.facts
+    scale = total.float() * scale
     if ctx.inplace and type(logits) is Tensor:  # while torch.compile traces, it plans the memory itself
         found = logits.detach()
-        gradient_(scale, found, labels, *lists, *ctx.facts)
+        gradient_(scale, found, *arguments)
     else:
-        found = gradient(scale, logits, labels, *lists, *ctx.facts)
-    return found, None, None, *([None] * size for size in ctx.sizes), *[None] * 4
+        found = gradient(scale, logits, *arguments)
+    return found, None, None, *([None] * size for size in ctx.sizes), None, None, None
 
 
 losses.register_autograd(_backward, setup_context=_save)
 
 
-def plan_of(tensors: Sequence[Tensor]) -> Plan | None:
-    """The plan of these tensors; None for plain cross-entropy."""
-    return Plan(*tensors) if tensors else None
+@custom_op("lidstone::linear_losses", mutates_args=())
+def linear_losses(
+    hidden: Tensor,  # (positions, d)
+    weight: Tensor,  # (V, d)
+    bias: Tensor | None,  # (V,)
+    labels: Tensor,  # (positions,), -1 where ignored
+    scale: Tensor,  # (positions,), of each position in the total
+    plan: Sequence[Tensor],
+    table: Sequence[Tensor],
+    facts: Sequence[int],
+    dtype: torch.dtype,
+    hidden_gradient: bool,
+    weight_gradient: bool,
+    bias_gradient: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Scaled sums of total, nll, plus and minus, (4,); the unit of the gradients; and the three gradients."""
+    head = OutputHead(weight.detach(), bias, dtype, (hidden_gradient, weight_gradient, bias_gradient))
+    coefficients, _, tensors = _values(plan, (), table)
+    with torch.autocast(hidden.device.type, enabled=False):
+        sums, found = chunked(hidden, head, labels, scale, coefficients, tensors, _facts(facts))
+    return sums, found.unit.clone(), found.hidden, found.weight, found.bias
 
 
-def _saved(saved: Tensor) -> Saved | Tensor:
-    return saved if kernel_name(saved.device) == "tensors" else Saved(*saved.unbind())
+@linear_losses.register_fake
+def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
+    wants = rest[-3:]
+    none = hidden.new_empty(0, dtype=torch.float32)
+    sums, unit = hidden.new_empty(4, dtype=torch.float32), hidden.new_empty((), dtype=torch.float32)
+    shapes = hidden.shape, weight.shape, weight.shape[:1]
+    types = hidden.dtype, torch.float32, torch.float32
+    given = wants[0], wants[1], wants[2] and bias is not None
+    made = [
+        hidden.new_empty(shape, dtype=dtype) if want else torch.empty_like(none)
+        for want, shape, dtype in zip(given, shapes, types, strict=True)
+    ]
+    return sums, unit, *made
 
 
-def _rows(tensors: Sequence[Tensor]) -> dict[str, Rows]:
-    return {"rows": Rows(*tensors)} if tensors else {}
+def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.sizes = len(inputs[5]), len(inputs[6])
+    wanted = zip(inputs[:3], inputs[-3:], strict=True)
+    ctx.types = [leaf.dtype if leaf is not None and wants else None for leaf, wants in wanted]
+    ctx.save_for_backward(*output[1:])
+    ctx.used = False
 
 
-def table_and_facts(table: Sequence[Tensor], order: int, ngram: bool, steps: int) -> tuple[Table | None, Facts]:
-    """The last arguments of the kernels; no table for plain cross-entropy."""
-    return (Table(*table) if table else None), Facts(order, ngram, steps)
+def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]:
+    if ctx.used:
+        raise InputError("the linear loss can be differentiated once", hint="call it again for another backward")
+    unit, *gradients = ctx.saved_tensors
+    factor = sums[0] * unit
+    ctx.used = type(unit) is Tensor  # then the gradients are scaled where they are
+    made = [_scaled(g, factor, t, ctx.used) for g, t in zip(gradients, ctx.types, strict=True)]
+    return *made, None, None, *([None] * size for size in ctx.sizes), *[None] * 5
+
+
+def _scaled(gradient: Tensor, factor: Tensor, dtype: torch.dtype | None, inplace: bool) -> Tensor | None:
+    if dtype is None:
+        return None
+    return (gradient.mul_(factor) if inplace else gradient * factor).to(dtype)
+
+
+linear_losses.register_autograd(_backward_linear, setup_context=_save_linear)
+
+
+def _facts(facts: Sequence[int], group: str = "") -> TableFacts:
+    order, ngram, steps, start, dense = facts
+    return TableFacts(order, bool(ngram), steps, start, bool(dense), group)
+
+
+def _values(
+    plan: Sequence[Tensor], rows: Sequence[Tensor], table: Sequence[Tensor]
+) -> tuple[Coefficients | None, HistoryRows | None, TableTensors | None]:
+    """The tensors by name; none of them for plain cross-entropy."""
+    return (
+        Coefficients(*plan) if plan else None,
+        HistoryRows(*rows) if rows else None,
+        TableTensors(*table) if table else None,
+    )

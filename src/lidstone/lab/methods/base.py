@@ -24,7 +24,7 @@ from lidstone.loss.schedule import Kind, Schedule
 from lidstone.section import Positive, Section
 
 if TYPE_CHECKING:
-    from lidstone.loss.loss import SmoothedLoss
+    from lidstone.loss.losses import SmoothedLoss
     from lidstone.ngram.counts import Counts
     from lidstone.ngram.table import BackoffTable
     from lidstone.text.vocabulary import Vocabulary

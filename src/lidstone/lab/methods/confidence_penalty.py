@@ -14,7 +14,7 @@ from torch.nn.functional import log_softmax
 from lidstone.errors import InputError
 from lidstone.lab.methods.base import Regularizer, TrainingMethod, TrainingText
 from lidstone.loss.checks import check_shapes
-from lidstone.loss.loss import LossParts, SmoothedLoss
+from lidstone.loss.losses import LossParts, SmoothedLoss
 from lidstone.loss.schedule import Schedule
 
 

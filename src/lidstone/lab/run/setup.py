@@ -25,7 +25,7 @@ from lidstone.lab.run.batches import Batches, BatchSize
 from lidstone.lab.run.models import PAD
 
 if TYPE_CHECKING:
-    from lidstone.loss.loss import SmoothedLoss
+    from lidstone.loss.losses import SmoothedLoss
 
 
 KEPT = 4
@@ -74,8 +74,7 @@ def make_loss(settings: Regularizer, text: TrainingText, steps: int, *, linear: 
 
     `linear` takes hidden states instead of logits, if the method allows: faster, and without storing all logits.
     """
-    from lidstone.loss.linear_loss import LinearSmoothedCrossEntropy
-    from lidstone.loss.loss import SmoothedCrossEntropy
+    from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 
     make: type[SmoothedLoss] = LinearSmoothedCrossEntropy if linear else SmoothedCrossEntropy
     return settings.method.loss(settings, text, make, settings.schedule.over(steps))

@@ -1,1 +1,1 @@
-"""The loss and its gradient: `cpu`, `gpu` (Triton), and `tensors` (plain tensor code) for every other device."""
+"""The loss and its gradient: `cpu`, `triton`, and `tensors` for every other device, behind one `protocol`."""

@@ -8,6 +8,7 @@ float32; hidden states and table are read where they are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -15,15 +16,23 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from lidstone.loss.checks import report_overflow
-from lidstone.loss.kernels.choice import free_to_read, kernel_name, kernels_for
 from lidstone.loss.kernels.cpu import dense_dot
-from lidstone.loss.plan import Facts, Plan, Table
+from lidstone.loss.kernels.protocol import (
+    Coefficients,
+    HistoryRows,
+    Kernels,
+    TableFacts,
+    TableTensors,
+    is_host_readable,
+    kernels_for,
+)
+from lidstone.loss.kernels.tensors import history_rows
 
 CHUNK_BYTES = 32 * 2**20  # on a CPU, about what its cache holds
 SHARE_OF_FREE_MEMORY = 8  # elsewhere a chunk's logits take one part in so many
 
 
-class Head(NamedTuple):
+class OutputHead(NamedTuple):
     """An output projection and what is to be found for it."""
 
     weight: Tensor  # (V, d)
@@ -36,40 +45,47 @@ class Head(NamedTuple):
 
 def linear_losses(
     hidden: Tensor,  # (positions, d)
-    head: Head,
+    head: OutputHead,
     labels: Tensor,  # (positions,), -1 where ignored
     scale: Tensor,  # (positions,), of each position in the total
-    plan: Plan | None,
-    table: Table | None,
-    facts: Facts,
-) -> tuple[Tensor, Gradients]:
+    plan: Coefficients | None,
+    table: TableTensors | None,
+    facts: TableFacts,
+) -> tuple[Tensor, LinearGradients]:
     """The weighted sums of total, nll, plus and minus, (4,), and the gradients of the total."""
-    kernels, gradients, base = kernels_for(hidden.device), Gradients(hidden, head, scale), None
+    kernels, gradients, base = kernels_for(hidden.device, facts), LinearGradients(hidden, head, scale), None
     if plan is not None and table is not None and kernels.BASE_AROUND_LOGITS:
-        base = Base(table.base, head.weight, head.bias)
+        base = ProjectedBase(table.base, head.weight, head.bias)
     head = head._replace(
         weight=head.weight.to(head.dtype), bias=None if head.bias is None else head.bias.to(head.dtype)
     )
-    sums, cut = torch.zeros(4, device=hidden.device), list(chunks(labels, len(head.weight), head.dtype))
-    plans = [None if plan is None else Plan(*(tensor[chunk] for tensor in plan)) for chunk in cut]
-    lists = kernels.listed(plans, table, facts)
+    # on a CPU, where looking costs nothing, ignored positions are in no chunk; forced kernels act as on their device
+    skips = is_host_readable(hidden.device) and (kernels.BASE_AROUND_LOGITS or facts.dense)
+    width = len(head.weight) * (4 if kernels.BASE_AROUND_LOGITS else head.dtype.itemsize)  # bytes of a row of logits
+    sums, cut = torch.zeros(4, device=hidden.device), list(chunks(labels, width, skips))
+    plans = [None if plan is None else _part(plan, chunk) for chunk in cut]
+    rows: Iterator[HistoryRows | None] = repeat(None)
+    if kernels.EXPANDS_ROWS and plan is not None and table is not None:
+        rows = history_rows([part for part in plans if part is not None], table, facts)
     for chunk, part in zip(cut, plans, strict=True):
-        batch = (_counted_states(hidden, labels, chunk, head), labels[chunk], scale[chunk], part)
-        sums += _one_chunk(kernels, chunk, batch, head, (table, facts), next(lists), base, gradients)
+        states = hidden[chunk]
+        if head.wants[1] and not skips:  # zeros for the product that gives the gradient of the weight
+            states = states.masked_fill((labels[chunk] < 0)[:, None], 0.0)
+        batch = (states, labels[chunk], scale[chunk], part, next(rows))
+        sums += _one_chunk(kernels, chunk, batch, head, (table, facts), base, gradients)
     if base is not None:
         base.pull_weight(gradients)
-    if free_to_read(hidden.device):
+    if is_host_readable(hidden.device):
         report_overflow(sums[0], hidden.dtype)
     return sums, gradients
 
 
-def chunks(labels: Tensor, size: int, dtype: torch.dtype) -> Iterator[Any]:
-    """Slices of the positions; on a CPU, where looking costs nothing, of those that are not ignored."""
-    if kernel_name(labels.device) != "cpu":
-        rows = max(1, chunk_bytes(labels.device) // (dtype.itemsize * size))
+def chunks(labels: Tensor, width: int, skips: bool) -> Iterator[Any]:
+    """Slices of the positions, whose logits take `width` bytes each; of those that are not ignored, if `skips`."""
+    rows = max(1, chunk_bytes(labels.device) // width)
+    if not skips:
         yield from (slice(start, start + rows) for start in range(0, len(labels), rows))
         return
-    rows = max(1, CHUNK_BYTES // (4 * size))
     kept = (labels >= 0).nonzero()[:, 0]
     for start in range(0, len(kept), rows):
         yield slice(start, start + rows) if len(kept) == len(labels) else kept[start : start + rows]
@@ -84,51 +100,45 @@ def chunk_bytes(device: torch.device) -> int:
     return max(CHUNK_BYTES, (free + unused) // SHARE_OF_FREE_MEMORY)
 
 
-def _counted_states(hidden: Tensor, labels: Tensor, chunk: Any, head: Head) -> Tensor:
-    """Hidden states of a chunk; where ignored, zeros for the product that gives the gradient of the weight."""
-    states = hidden[chunk]
-    if kernel_name(hidden.device) == "cpu" or not head.wants[1]:  # there ignored positions are in no chunk
-        return states
-    return states.masked_fill((labels[chunk] < 0)[:, None], 0.0)
+def _part(plan: Coefficients, chunk: Any) -> Coefficients:
+    """The coefficients of a chunk; those that the kernels leave out stay empty."""
+    return Coefficients(*(tensor[chunk] if len(tensor) else tensor for tensor in plan))
 
 
 def _one_chunk(
-    kernels: Any,
+    kernels: Kernels,
     chunk: Any,
-    batch: tuple[Tensor, Tensor, Tensor, Plan | None],
-    head: Head,
-    table: tuple[Table | None, Facts],
-    listed: dict[str, Any],
-    base: Base | None,
-    gradients: Gradients,
+    batch: tuple[Tensor, Tensor, Tensor, Coefficients | None, HistoryRows | None],
+    head: OutputHead,
+    table: tuple[TableTensors | None, TableFacts],
+    base: ProjectedBase | None,
+    gradients: LinearGradients,
 ) -> Tensor:
     """The weighted sums of one chunk; its gradients are added on the way."""
-    hidden, labels, scale, plan = batch
+    hidden, labels, scale, plan, rows = batch
     logits = linear(hidden.to(head.dtype), head.weight, head.bias)
     if kernels.BASE_AROUND_LOGITS:
         logits = logits.float()
-    dots = {} if base is None else {"base_dots": base.dots(hidden)}
-    found = kernels.losses(logits, labels, plan, *table, **listed, **dots)
+    found = kernels.losses(logits, labels, plan, rows, *table, base_dots=None if base is None else base.dots(hidden))
     if any(head.wants):
         relative = scale / gradients.unit
-        around = {} if base is None else {"base": False}
         gradient = kernels.gradient(
-            logits, labels, plan, found.saved, relative, *table, inplace=True, **listed, **around
+            logits, labels, plan, rows, found.saved, relative, *table, inplace=True, base=base is None
         )
         gradients.add(chunk, gradient, hidden, head)
-        if base is not None and plan is not None:
-            base.pull_hidden(gradients, chunk, hidden, relative * plan.plus * found.saved.base_weight)
+        if base is not None and plan is not None and table[0] is not None:
+            base.pull_hidden(gradients, chunk, hidden, relative * plan.strengths(table[0])[0] * found.saved[2])
     counted = labels >= 0
     return torch.stack([torch.where(counted, part * scale, 0.0).sum() for part in found[:4]])
 
 
-class Gradients:
+class LinearGradients:
     """Gradients of hidden states, weight and bias, filled chunk by chunk; empty where they are not wanted.
 
     In float16 they are those of the loss divided by `unit`, the weight of a position: what many share would vanish.
     """
 
-    def __init__(self, hidden: Tensor, head: Head, scale: Tensor) -> None:
+    def __init__(self, hidden: Tensor, head: OutputHead, scale: Tensor) -> None:
         half = len(scale) and head.dtype == torch.float16
         unit = scale.max() if half else scale.new_ones(())
         self.unit = torch.where(unit > 0, unit, 1.0)  # where all labels are ignored
@@ -139,7 +149,7 @@ class Gradients:
         wants_bias = wants_bias and head.bias is not None
         self.bias = hidden.new_zeros(len(head.weight), dtype=torch.float32) if wants_bias else none.clone()
 
-    def add(self, chunk: Any, gradient: Tensor, hidden: Tensor, head: Head) -> None:
+    def add(self, chunk: Any, gradient: Tensor, hidden: Tensor, head: OutputHead) -> None:
         """Take the gradient of a chunk's logits, (rows, V)."""
         if len(self.hidden):
             self.hidden[chunk] = (gradient.to(head.dtype) @ head.weight).to(self.hidden.dtype)
@@ -160,7 +170,7 @@ def add_product(total: Tensor, gradient: Tensor, hidden: Tensor) -> None:
         total += gradient.T @ hidden
 
 
-class Base:
+class ProjectedBase:
     """The dense base, the same row for every position, which goes around the logits: base . W h = (base W) . h.
 
     So neither its dot products nor its gradient, the outer product of the positions' weights and the base, costs a
@@ -178,14 +188,14 @@ class Base:
         """<base, logits> of hidden states (rows, d)."""
         return hidden.float() @ self.image + self.offset
 
-    def pull_hidden(self, gradients: Gradients, chunk: Any, hidden: Tensor, weights: Tensor) -> None:
+    def pull_hidden(self, gradients: LinearGradients, chunk: Any, hidden: Tensor, weights: Tensor) -> None:
         """Subtract weights (rows,) times the base from the gradient of a chunk's hidden states."""
         if len(gradients.hidden):
             gradients.hidden[chunk] -= torch.outer(weights, self.image).to(gradients.hidden.dtype)
         self.pull += (weights[:, None] * hidden).sum(0)
         self.total += weights.sum()
 
-    def pull_weight(self, gradients: Gradients) -> None:
+    def pull_weight(self, gradients: LinearGradients) -> None:
         """Subtract the same from the gradients of weight and bias, for all chunks at once."""
         if len(gradients.weight):
             gradients.weight.addr_(self.base, self.pull, alpha=-1)

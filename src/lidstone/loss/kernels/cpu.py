@@ -5,91 +5,117 @@
 
 One pass over the logits for the log-sum-exp, one for the gradient, and a gather and a scatter of the n-grams that
 exist: neither a (positions, V) target nor a second log-softmax. Everything is float32.
+
+The loops of dot and scatter walk from each position's history down its suffix links: rows of the history, then backoff
+times the rows of the order below, and so on; what is left at the end is the weight of the dense base. In two dense
+lines,
+
+    smoothed = table.prob(histories)                                # (positions, V), never built
+    dot, gradient = (smoothed * z).sum(-1), gradient - scale[:, None] * smoothed
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from lidstone.loss.kernels.cpu_loops import dot, scatter
-from lidstone.loss.kernels.cpu_loops import plan as plan
-from lidstone.loss.plan import Facts, Losses, Plan, Saved, Table
+from lidstone.loss.checks import check_ids
+from lidstone.loss.kernels.protocol import Coefficients, HistoryRows, PositionLosses, TableFacts, TableTensors
 
 BASE_AROUND_LOGITS = True
-"""the linear loss takes the products with the base from hidden states, not from logits"""
+EXPANDS_ROWS = False
 ROWS_AT_ONCE = 64  # so that a block of logits stays in the cache between the passes over it
 FAR = 128.0  # rows whose log-sum-exp is larger are shifted: below it float32 loses less than 1e-5 of a loss
 
 
-def listed(plans: Sequence[Plan | None], table: Table | None, facts: Facts) -> Iterator[dict[str, Any]]:
-    """No list of n-grams: the loops look them up themselves."""
-    return ({} for _ in plans)
+def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFacts) -> Coefficients:
+    """The coefficients of each position; see `Kernels.plan`."""
+    check_ids(contexts, "histories", len(table.tokens) - 2)
+    positions = labels.numel()
+    states, shifts = (torch.empty(positions, dtype=torch.int64) for _ in range(2))
+    known, z, smoothed = torch.empty(positions, dtype=torch.bool), torch.empty(positions), torch.empty(positions)
+    found = Coefficients(states, shifts, known, z, smoothed)
+    ids = _arrays(labels.reshape(-1), contexts.reshape(-1), table.tokens, table.base, table.predicted)
+    batch = (*ids, *_arrays(table.zs, table.shifts), np.int64(contexts.shape[-1]), facts.order)
+    _in_threads(_plan, positions, facts, table, batch, _arrays(*found))
+    return found
 
 
 def losses(
     logits: Tensor,  # (..., V)
     labels: Tensor,  # (positions,), negative where ignored
-    plan: Plan | None,
-    table: Table,
-    facts: Facts,
-    base_dots: Tensor | None = None,  # base . z of each position, where the caller knows it
-) -> Losses:
-    """The loss of each position and its parts; plain negative log-likelihood without a plan."""
+    plan: Coefficients | None,
+    rows: HistoryRows | None,
+    table: TableTensors | None,
+    facts: TableFacts,
+    base_dots: Tensor | None = None,
+) -> PositionLosses:
+    """The loss of each position and its parts; see `Kernels.losses`."""
     z = logits.detach().reshape(-1, logits.shape[-1]).float().contiguous()
     z, shift, lse = _near(z)
     gold = z.gather(1, labels.clamp(min=0)[:, None])[:, 0]
     nll, none = lse - gold, torch.zeros_like(lse)
-    if plan is None:
-        return Losses(nll, nll, none, none, Saved(shift, lse, none))
-    rows, taken, base_weight = dot(z, plan, table, facts)
+    if plan is None or table is None:
+        return PositionLosses(nll, nll, none, none, torch.stack([shift, lse, none]))
+    sparse, taken, base_weight = dot(z, plan, table, facts)
     if base_dots is None or bool(shift.any()):
         base_dots = dense_dot(z, table.base)
-    smoothed = rows + base_weight * base_dots
-    plus = plan.plus * (plan.z * lse - smoothed + plan.label_smoothed * gold)
+    smoothed = sparse + base_weight * base_dots
+    plus, minus = plan.strengths(table)
+    plus = plus * (plan.z * lse - smoothed + plan.label_smoothed * gold)  # g+ Z H(p+, q)
     if not facts.ngram:
         taken = plan.z * gold
     elif len(table.dense_minus):
         taken = dense_dot(z, table.dense_minus)
-    minus = plan.minus * (plan.z * lse - taken)
-    return Losses(nll + plus + minus, nll, plus, minus, Saved(shift, lse, base_weight))
+    minus = minus * (plan.z * lse - taken)  # -+ g- Z H(p-, q)
+    return PositionLosses(nll + plus + minus, nll, plus, minus, torch.stack([shift, lse, base_weight]))
 
 
 def gradient(
     logits: Tensor,  # (..., V)
     labels: Tensor,
-    plan: Plan | None,
-    saved: Saved,
+    plan: Coefficients | None,
+    rows: HistoryRows | None,
+    saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
     scale: Tensor,  # (positions,)
-    table: Table,
-    facts: Facts,
+    table: TableTensors | None,
+    facts: TableFacts,
     *,
-    base: bool = True,
     inplace: bool = False,
+    base: bool = True,
 ) -> Tensor:
-    """The gradient of scale * losses, in the type of the logits, and in their memory if `inplace`.
-
-    base=False leaves out the share of the dense base, scale * plus * base_weight * base, which is then the caller's.
-    """
+    """The gradient of scale * losses; see `Kernels.gradient`."""
     ours = inplace and logits.dtype == torch.float32 and logits.is_contiguous()
     z = logits.detach() if ours else logits.detach().to(torch.float32, copy=True).contiguous()
     z = z.view(-1, logits.shape[-1])
-    if bool(saved.shift.any()):
-        z.sub_(saved.shift[:, None])
-    _gradient_(z, labels.clamp(min=0), plan, saved, scale, table, facts, base)
+    if bool(saved[0].any()):
+        z.sub_(saved[0][:, None])
+    if plan is None or table is None:
+        _softmax_(z, saved[1], scale, None, None)
+        label = scale
+    else:
+        plus, minus = plan.strengths(table)
+        mass, label = scale * (1.0 + (plus + minus) * plan.z), 1.0 - plus * plan.label_smoothed
+        label = scale * (label if facts.ngram else label + minus * plan.z)
+        _softmax_(z, saved[1], mass, scale * plus * saved[2] if base else None, table.base)
+        if len(table.dense_minus):
+            z.addr_(scale * minus, table.dense_minus, alpha=-1)
+        scatter(z, plan.states, plan.shifts, table, facts, scale * plus, scale * minus)
+    z.scatter_add_(1, labels.clamp(min=0)[:, None], -label[:, None])
     return logits.copy_(z.view_as(logits)) if inplace and not ours else z.view_as(logits).to(logits.dtype)
 
 
-def _gradient_(
-    z: Tensor, labels: Tensor, plan: Plan | None, saved: Saved, scale: Tensor, table: Table, facts: Facts, base: bool
-) -> None:
-    """Turn logits (positions, V) less their shift into the gradient."""
-    mass = scale if plan is None else scale * plan.mass
-    weights = None if plan is None or not base else scale * plan.plus * saved.base_weight
-    shift = saved.lse - mass.abs().log()  # |mass| * softmax = exp(z - lse + log |mass|)
+def _softmax_(z: Tensor, lse: Tensor, mass: Tensor, weights: Tensor | None, base: Tensor | None) -> None:
+    """Turn logits (positions, V) less their shift into mass * softmax - weights * base, in place."""
+    shift = lse - mass.abs().log()  # |mass| * softmax = exp(z - lse + log |mass|)
     silent = mass == 0  # what does not count may be NaN or infinite
     shift[silent], z[silent] = torch.inf, 0.0
     negative = bool((mass < 0).any())  # a total that is to grow, such as -loss
@@ -98,14 +124,8 @@ def _gradient_(
         z[block].sub_(shift[block, None]).exp_()
         if negative:
             z[block].mul_(mass[block, None].sign())
-        if weights is not None:
-            z[block].addr_(weights[block], table.base, alpha=-1)
-    if plan is not None:
-        if len(table.dense_minus):
-            z.addr_(scale * plan.minus, table.dense_minus, alpha=-1)
-        scatter(z, plan, table, facts, scale)
-    label = scale if plan is None else scale * plan.label
-    z.scatter_add_(1, labels[:, None], -label[:, None])
+        if weights is not None and base is not None:
+            z[block].addr_(weights[block], base, alpha=-1)
 
 
 def _near(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,3 +155,202 @@ def dense_dot(logits: Tensor, row: Tensor) -> Tensor:
     if product.isnan().any():
         product = logits.clamp(min=torch.finfo(logits.dtype).min) @ row
     return product
+
+
+def dot(logits: Tensor, plan: Coefficients, table: TableTensors, facts: TableFacts) -> tuple[Tensor, Tensor, Tensor]:
+    """Of logits (positions, V), float32: <sparse rows, z>, <Z p-, z>, and the weight of the base under the rows."""
+    found = torch.zeros(len(logits)), torch.zeros(len(logits)), torch.zeros(len(logits))
+    _in_threads(_dot, len(logits), facts, table, *_arrays(logits, plan.states, plan.shifts, *found))
+    return found
+
+
+def scatter(
+    total: Tensor,  # (positions, V)
+    states: Tensor,
+    shifts: Tensor,
+    table: TableTensors,
+    facts: TableFacts,
+    plus: Tensor,  # (positions,)
+    minus: Tensor,
+) -> None:
+    """Subtract sparse rows from numbers; see `Kernels.scatter`."""
+    _in_threads(_scatter, len(total), facts, table, *_arrays(total, states, shifts, plus, minus))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="lidstone")
+
+
+def _start_again() -> None:
+    """After a fork none of the parent's threads exist in the child.
+
+    Torch would wait for its own, so the child goes on with one, as torch's data loaders let their workers do.
+    """
+    if _pool.cache_info().currsize:
+        _pool.cache_clear()
+        torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_again)
+
+
+def _in_threads(
+    kernel: Callable[..., None], positions: int, facts: TableFacts, table: TableTensors, *batch: Any
+) -> None:
+    """Run a kernel on the positions, shared among as many threads as torch uses."""
+    t = table
+    first, words, *rest = _arrays(t.first, t.words, t.suffixes, t.rows, t.backoffs, t.plus, t.minus)
+    arrays = (first, words.view(np.uint32), *rest)
+    jobs = max(1, min(torch.get_num_threads(), positions))
+    if jobs == 1:
+        return kernel(0, positions, facts.ngram, arrays, *batch)
+    cuts = [positions * job // jobs for job in range(jobs + 1)]
+    tasks = [_pool(jobs).submit(kernel, cuts[job], cuts[job + 1], facts.ngram, arrays, *batch) for job in range(jobs)]
+    for task in tasks:
+        task.result()
+
+
+def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
+    return tuple(tensor.detach().numpy() for tensor in tensors)
+
+
+@njit(cache=True, nogil=True)
+def _plan(start, stop, ngram, table, batch, out):  # type: ignore[no-untyped-def]
+    first, words, suffixes, rows, backoffs = table[:5]
+    labels, contexts, tokens, base, predicted, zs, shifts, time, order = batch
+    out_states, out_shifts, out_known, out_z, out_smoothed = out
+    one, zero = np.float32(1), np.float32(0)
+    for t in range(start, stop):
+        state, length = _history(t, time, order, first, words, contexts, tokens)
+        smoothed, whole, shift = zero, True, -1
+        if ngram:
+            z = zs[state]
+            whole = z >= 0
+            if whole and length > 0:
+                shift = shifts[length]
+            z = z if whole else zero
+        else:
+            smoothed = _probability(state, labels[t], first, words, suffixes, rows, backoffs, base)
+            z = one - smoothed
+        out_states[t], out_shifts[t], out_z[t], out_smoothed[t] = state, shift, z, smoothed
+        out_known[t] = whole and predicted[max(labels[t], 0)]
+
+
+@njit(cache=True, nogil=True)
+def _history(t, time, order, first, words, contexts, tokens):  # type: ignore[no-untyped-def]
+    """The node of the longest known suffix of the history (`text.history.histories_of`), and its length."""
+    state, known = -1, 0
+    for length in range(1, min(order - 1, t % time + 1) + 1):
+        node = -1
+        for i in range(t - length + 1, t + 1):
+            token = tokens[contexts[i]] if contexts[i] >= 0 else -1
+            node = token if i == t - length + 1 else _child(node, token, first, words)
+            if node < 0:
+                break
+        if node < 0:  # a longer history cannot be known
+            break
+        state, known = node, length
+    return state, known
+
+
+@njit(cache=True, nogil=True)
+def _child(node, word, first, words):  # type: ignore[no-untyped-def]
+    """The child of a node with this word, or -1."""
+    if word < 0:
+        return -1
+    low, high = np.int64(first[node]), np.int64(first[node + 1])
+    end = high
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle] < word:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end and words[low] == word else -1
+
+
+@njit(cache=True, nogil=True)
+def _probability(state, word, first, words, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
+    """p~(word | state), in the order of operations of the tensor code."""
+    word = max(word, 0)
+    total, weight = np.float32(0), np.float32(1)
+    while state >= 0:
+        child = _child(state, word, first, words)
+        if child >= 0:
+            total += weight * rows[child]
+        weight *= backoffs[state]
+        state = suffixes[state]
+    return total + weight * base[word]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _dot(start, stop, ngram, table, z, states, shifts, out, out_minus, out_base):  # type: ignore[no-untyped-def]
+    first, words, suffixes, rows, backoffs, plus, minus = table
+    for t in range(start, stop):
+        state, weight = states[t], 1.0
+        total, taken = 0.0, 0.0
+        if ngram and state >= 0:
+            if shifts[t] < 0:
+                continue
+            low, high = first[state], first[state + 1]
+            slots = slice(low - shifts[t], high - shifts[t])
+            total, taken = _two_dots(z[t], words[low:high], plus[slots], minus[slots])
+            weight, state = backoffs[state], suffixes[state]
+        while state >= 0:
+            low, high = first[state], first[state + 1]
+            total += weight * _one_dot(z[t], words[low:high], rows[low:high])
+            weight, state = weight * backoffs[state], suffixes[state]
+        out[t], out_minus[t], out_base[t] = total, taken, weight
+
+
+# Words come as unsigned integers: numba looks at the sign of others, to count from the end, at every single access.
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _one_dot(z, words, values):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for i in range(len(words)):
+        total += values[i] * z[words[i]]
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _two_dots(z, words, plus, minus):  # type: ignore[no-untyped-def]
+    given, taken = np.float32(0), np.float32(0)
+    for i in range(len(words)):
+        logit = z[words[i]]
+        given += plus[i] * logit
+        taken += minus[i] * logit
+    return given, taken
+
+
+@njit(cache=True, nogil=True)
+def _scatter(start, stop, ngram, table, gradient, states, shifts, scale, scale_minus):  # type: ignore[no-untyped-def]
+    first, words, suffixes, rows, backoffs, plus, minus = table
+    for t in range(start, stop):
+        state, weight = states[t], scale[t]
+        if ngram and state >= 0:
+            if shifts[t] < 0:
+                continue
+            low, high = first[state], first[state + 1]
+            slots = slice(low - shifts[t], high - shifts[t])
+            _subtract_two(gradient[t], words[low:high], weight, plus[slots], scale_minus[t], minus[slots])
+            weight, state = weight * backoffs[state], suffixes[state]
+        while state >= 0 and weight != 0:
+            low, high = first[state], first[state + 1]
+            _subtract(gradient[t], words[low:high], weight, rows[low:high])
+            weight, state = weight * backoffs[state], suffixes[state]
+
+
+@njit(cache=True, nogil=True)
+def _subtract(gradient, words, weight, values):  # type: ignore[no-untyped-def]
+    for i in range(len(words)):
+        gradient[words[i]] -= weight * values[i]
+
+
+@njit(cache=True, nogil=True)
+def _subtract_two(gradient, words, weight, plus, weight_minus, minus):  # type: ignore[no-untyped-def]
+    for i in range(len(words)):
+        gradient[words[i]] -= weight * plus[i] + weight_minus * minus[i]

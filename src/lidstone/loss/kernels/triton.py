@@ -1,15 +1,144 @@
-"""The Triton programs: one finds the histories of a batch, one takes the loss of a row of logits, one its gradient.
+"""The loss on CUDA and ROCm, as Triton programs: one finds the histories of a batch, one takes the loss of a row of
+logits, one its gradient. The host never waits for the device.
 
 A program owns one row, so nothing is added up across programs: no atomics, and the same numbers at every run. The row
 is read once in the forward pass (log-sum-exp and product with the base as the maximum moves, then the n-grams of the
 history and its suffixes, whose logits are still in the cache) and read and written once in the backward pass.
 Whatever the type of the logits, arithmetic is in float32.
+
+With `TRITON_INTERPRET=1` in the environment before Triton is imported, the programs run on CPU tensors, slowly.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from lidstone.loss.kernels.protocol import Coefficients, HistoryRows, PositionLosses, TableFacts, TableTensors
+from lidstone.loss.kernels.tensors import scatter as scatter
+
+BASE_AROUND_LOGITS = False
+EXPANDS_ROWS = False
+POSITIONS_AT_ONCE = 128  # of the search for histories
+NGRAMS_AT_ONCE = 512  # of the lists of a row
+
+
+def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFacts) -> Coefficients:
+    """The coefficients of each position; see `Kernels.plan`."""
+    number = labels.numel()
+    states, shifts = (labels.new_empty(number, dtype=torch.int64) for _ in range(2))
+    z, smoothed = (labels.new_empty(number, dtype=torch.float32) for _ in range(2))
+    found = Coefficients(states, shifts, labels.new_empty(number, dtype=torch.bool), z, smoothed)
+    arrays = (table.first, table.words, table.suffixes, table.rows, table.backoffs, table.base, table.tokens)
+    if not number:
+        return found
+    with on_device(labels):
+        plan_program[(blocks(number, POSITIONS_AT_ONCE),)](
+            labels.contiguous(), contexts.contiguous(), states, shifts, found.known.view(torch.uint8), z, smoothed,
+            number, contexts.shape[-1], *arrays, table.predicted.view(torch.uint8), table.zs, table.shifts,
+            facts.steps, len(table.base), ORDER=facts.order, NGRAM=facts.ngram, BLOCK=POSITIONS_AT_ONCE,
+            num_warps=4, enable_fp_fusion=True,
+        )  # fmt: skip
+    return found
+
+
+def losses(
+    logits: Tensor,  # (batch, time, V) or (positions, V)
+    labels: Tensor,  # (positions,), negative where ignored
+    plan: Coefficients | None,
+    rows: HistoryRows | None,
+    table: TableTensors | None,
+    facts: TableFacts,
+    base_dots: Tensor | None = None,
+) -> PositionLosses:
+    """The loss of each position and its parts; see `Kernels.losses`."""
+    z = rows_of(logits.detach())
+    total, nll, plus, minus = (z.new_empty(len(labels), dtype=torch.float32) for _ in range(4))
+    saved = z.new_empty(3, len(labels), dtype=torch.float32)
+    found = PositionLosses(total, nll, plus, minus, saved)
+    if not len(labels):
+        return found
+    with on_device(z):
+        losses_program[(len(labels),)](
+            z, labels, *found[:4], *saved.unbind(), z.shape[1], *z.stride()[:2], z.shape[2],
+            *_coefficients(plan, z), *_arrays(table, z), **launch(z.shape[2], plan, facts),
+        )  # fmt: skip
+    return found
+
+
+def gradient(
+    logits: Tensor,  # (batch, time, V) or (positions, V)
+    labels: Tensor,
+    plan: Coefficients | None,
+    rows: HistoryRows | None,
+    saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
+    scale: Tensor,  # (positions,)
+    table: TableTensors | None,
+    facts: TableFacts,
+    *,
+    inplace: bool = False,
+    base: bool = True,
+) -> Tensor:
+    """The gradient of scale * losses; see `Kernels.gradient`."""
+    out = logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
+    z, made = rows_of(logits.detach()), rows_of(out)
+    if not len(labels):
+        return out
+    with on_device(z):
+        gradient_program[(len(labels),)](
+            z, made, labels, scale.contiguous(), *saved.contiguous().unbind(), z.shape[1],
+            *z.stride()[:2], *made.stride()[:2], z.shape[2],
+            *_coefficients(plan, z), *_arrays(table, z), **launch(z.shape[2], plan, facts),
+        )  # fmt: skip
+    return out if made.data_ptr() == out.data_ptr() else out.copy_(made.view_as(out))
+
+
+def rows_of(logits: Tensor) -> Tensor:
+    """Logits as (batch, time, V) with adjacent columns; a view of what is cut from contiguous logits."""
+    z = logits[None] if logits.dim() == 2 else logits
+    return z if z.stride(-1) == 1 or z.shape[-1] == 1 else z.contiguous()
+
+
+def launch(size: int, plan: Any, facts: TableFacts) -> dict[str, Any]:
+    """The constants of a program: short rows are read in one block, long ones in blocks of 4,096."""
+    block = min(4096, 1 << max(size - 1, 1).bit_length())
+    warps = max(1, min(8, block // 512))
+    order, ngram = (1, False) if plan is None else (facts.order, facts.ngram)
+    constants = {"ORDER": order, "NGRAM": ngram, "BLOCK": block, "LIST": min(NGRAMS_AT_ONCE, block)}
+    return {"PLAIN": plan is None, **constants, "num_warps": warps, "enable_fp_fusion": True}
+
+
+def blocks(number: int, size: int) -> int:
+    """How many blocks of this size hold so many positions.
+
+    >>> blocks(5, 4)
+    2
+    """
+    return -(-number // size)
+
+
+def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Launch where the tensor is."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def _coefficients(plan: Coefficients | None, like: Tensor) -> list[Tensor]:
+    """The tensors of a plan; without one they are not read."""
+    if plan is None:
+        return [like] * 5
+    known, rest = plan.known.view(torch.uint8), (plan.z, plan.label_smoothed)
+    return [each.contiguous() for each in (plan.states, plan.shifts, known, *rest)]
+
+
+def _arrays(table: TableTensors | None, like: Tensor) -> list[Tensor]:
+    """The table's tensors that a row needs; without a plan they are not read."""
+    names = ("first", "words", "suffixes", "rows", "backoffs", "base", "plus", "minus", "dense_minus", "strengths")
+    return [like if table is None else getattr(table, name) for name in names]
 
 
 @triton.jit
@@ -32,12 +161,11 @@ def child_of(node, word, mask, first, words, steps):  # type: ignore[no-untyped-
 
 @triton.jit
 def plan_program(  # type: ignore[no-untyped-def]
-    labels, contexts, out_state, out_slot, out_mass, out_label, out_plus, out_minus, out_z, out_smoothed,
-    positions, time,
-    first, words, suffixes, rows, backoffs, base, tokens, predicted, zs, shifts, strengths,
+    labels, contexts, out_state, out_slot, out_known, out_z, out_smoothed, positions, time,
+    first, words, suffixes, rows, backoffs, base, tokens, predicted, zs, shifts,
     steps, vocab, ORDER: tl.constexpr, NGRAM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The fields of `Plan` of BLOCK positions."""
+    """The fields of `Coefficients` of BLOCK positions; histories are those of `text.history.histories_of`."""
     t = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = t < positions
     column = t % time
@@ -79,17 +207,9 @@ def plan_program(  # type: ignore[no-untyped-def]
             node = tl.load(suffixes + node, mask=mask & (node >= 0), other=-1)
         smoothed += weight * tl.load(base + word, mask=mask, other=0.0)
         z = 1.0 - smoothed
-    plus = tl.where(whole, tl.load(strengths), 0.0)
-    minus = tl.where(whole, tl.load(strengths + 1), 0.0)
-    gold = 1.0 - plus * smoothed
-    if not NGRAM:
-        gold += minus * z
     tl.store(out_state + t, state.to(tl.int64), mask=mask)
     tl.store(out_slot + t, shift, mask=mask)
-    tl.store(out_mass + t, 1.0 + (plus + minus) * z, mask=mask)
-    tl.store(out_label + t, gold, mask=mask)
-    tl.store(out_plus + t, plus, mask=mask)
-    tl.store(out_minus + t, minus, mask=mask)
+    tl.store(out_known + t, whole.to(tl.uint8), mask=mask)
     tl.store(out_z + t, z, mask=mask)
     tl.store(out_smoothed + t, smoothed, mask=mask)
 
@@ -110,8 +230,8 @@ def safe_product(weight, value):  # type: ignore[no-untyped-def]
 @triton.jit
 def losses_program(  # type: ignore[no-untyped-def]
     logits, labels, out_total, out_nll, out_plus, out_minus, out_shift, out_lse, out_base_weight,
-    time, batch_stride, time_stride, vocab, states, slots, plan_plus, plan_minus, plan_z, plan_smoothed,
-    first, words, suffixes, rows, backoffs, base, plus_values, minus_values, dense_minus,
+    time, batch_stride, time_stride, vocab, states, slots, plan_known, plan_z, plan_smoothed,
+    first, words, suffixes, rows, backoffs, base, plus_values, minus_values, dense_minus, strengths,
     PLAIN: tl.constexpr, ORDER: tl.constexpr, NGRAM: tl.constexpr, BLOCK: tl.constexpr, LIST: tl.constexpr,
 ):  # fmt: skip
     """Total, nll, plus and minus of one row, and shift, log-sum-exp and weight of the base for its gradient."""
@@ -150,8 +270,9 @@ def losses_program(  # type: ignore[no-untyped-def]
             sparse = 0.0
             base_weight = 1.0
             slot = tl.load(slots + row).to(tl.int32)
-            g_plus = tl.load(plan_plus + row)
-            g_minus = tl.load(plan_minus + row)
+            known = tl.load(plan_known + row).to(tl.float32)
+            g_plus = known * tl.load(strengths)
+            g_minus = known * tl.load(strengths + 1)
             used = (g_plus != 0.0) | (g_minus != 0.0)
             state = tl.where(used, tl.load(states + row).to(tl.int32), -1)
             for level in tl.static_range(1, ORDER):
@@ -194,8 +315,8 @@ def losses_program(  # type: ignore[no-untyped-def]
 def gradient_program(  # type: ignore[no-untyped-def]
     logits, out, labels, scale, saved_shift, saved_lse, saved_base_weight,
     time, batch_stride, time_stride, out_batch_stride, out_time_stride, vocab,
-    states, slots, plan_mass, plan_label, plan_plus, plan_minus,
-    first, words, suffixes, rows, backoffs, base, plus_values, minus_values, dense_minus,
+    states, slots, plan_known, plan_z, plan_smoothed,
+    first, words, suffixes, rows, backoffs, base, plus_values, minus_values, dense_minus, strengths,
     PLAIN: tl.constexpr, ORDER: tl.constexpr, NGRAM: tl.constexpr, BLOCK: tl.constexpr, LIST: tl.constexpr,
 ):  # fmt: skip
     """Scale times the gradient of one row's loss; `out` may be `logits` itself."""
@@ -210,10 +331,17 @@ def gradient_program(  # type: ignore[no-untyped-def]
     lse = tl.load(saved_lse + row)
     mass, gold, on_base, on_minus = factor, factor, 0.0, 0.0
     if not PLAIN:
-        mass = factor * tl.load(plan_mass + row)
-        gold = factor * tl.load(plan_label + row)
-        g_plus = factor * tl.load(plan_plus + row)
-        on_minus = factor * tl.load(plan_minus + row)
+        known = tl.load(plan_known + row).to(tl.float32)
+        g_plus = known * tl.load(strengths)
+        on_minus = known * tl.load(strengths + 1)
+        moved_mass = tl.load(plan_z + row)
+        mass = factor * (1.0 + (g_plus + on_minus) * moved_mass)
+        gold = 1.0 - g_plus * tl.load(plan_smoothed + row)
+        if not NGRAM:
+            gold += on_minus * moved_mass
+        gold *= factor
+        g_plus *= factor
+        on_minus *= factor
         on_base = g_plus * tl.load(saved_base_weight + row)
     silent = mass == 0.0  # what does not count may be NaN or infinite
     counted = (label >= 0) & (label < vocab)

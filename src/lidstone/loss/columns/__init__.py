@@ -1,1 +1,0 @@
-"""The loss from some columns of the logits: class weights, and vocabularies divided among processes."""

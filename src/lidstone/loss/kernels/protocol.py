@@ -1,0 +1,243 @@
+"""What the kernels of the loss exchange, and which of them run on a device.
+
+Write q for the model, y for the label, h for the history. All four combinations of form and empirical distribution are
+
+    loss = mass * lse(z) - label * z[y] - plus * <rows, z> - minus * <Z p-, z>          (DESIGN.md, section 5)
+
+    empirical   Z           mass                  label                          rows      p-
+    token       1 - p~(y)   1 + (g+ +- g-) Z      1 - g+ p~(y) +- g- Z           p~        (in `label`)
+    ngram       Z(h)        1 + (g+ +- g-) Z      1                              Z p+      Z p-
+
+with + for the published form and - for the exact one. Rows are sparse values on top of a multiple of one dense row, the
+base. So a batch is planned once: the node of each history, Z and p~(y). A label that the table never predicts has plain
+NLL: mass 1, label 1, plus and minus 0.
+
+    cpu       compiled loops                                    on a CPU
+    triton    one program per row of logits                     on CUDA and ROCm, where Triton is installed
+    tensors   plain tensor code                                 everywhere else, and for class weights and parts of V
+
+`LIDSTONE_KERNELS=tensors`, or `with using("tensors")`, overrides the choice for every device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from lidstone.errors import InputError
+
+KERNELS = ("cpu", "triton", "tensors")
+HOST_READABLE = ("cpu",)  # devices whose numbers the host reads without waiting
+_forced: list[str] = []
+
+
+class TableTensors(NamedTuple):
+    """A table as tensors, in the order in which the operators take them.
+
+    Node -1, "no history", reads the last element of `suffixes`, `rows`, `backoffs` and `zs`, which stands for it.
+    """
+
+    first: Tensor
+    """children of node i are first[i]:first[i+1]"""
+    words: Tensor
+    """the last word of each node"""
+    suffixes: Tensor
+    """the history without its oldest word"""
+    rows: Tensor
+    """the sparse part of p~; ngram: of the orders below the top only"""
+    backoffs: Tensor
+    base: Tensor
+    """the dense part of p~; (V,), or the columns that are here"""
+    tokens: Tensor
+    """each id as a token of a history: boundaries are `<s>`; the last element stands for an unknown token"""
+    predicted: Tensor
+    """which words the table predicts at all; others, as labels, have plain NLL; (V,)"""
+    plus: Tensor
+    """ngram: the sparse part of Z p+, one per slot"""
+    minus: Tensor
+    """ngram: Z p-, one per slot"""
+    dense_minus: Tensor
+    """ngram at order 1: Z p-, (V,)"""
+    zs: Tensor
+    """ngram: Z of each node that is a whole history, -1 of others"""
+    levels: Tensor
+    """ngram: the first node of each order"""
+    shifts: Tensor
+    """ngram: node - shift is the slot of a follower of a whole history, by the history's length"""
+    strengths: Tensor
+    """gamma_plus, and gamma_minus with its sign, at this step of the schedule"""
+    weight: Tensor
+    """class weights, which rows, base, plus and minus are multiplied by, (V,); empty: none"""
+
+
+class TableFacts(NamedTuple):
+    """What the kernels need of a table besides its tensors."""
+
+    order: int = 1
+    ngram: bool = False
+    """is the empirical distribution that of the n-grams?"""
+    steps: int = 0
+    """how many halvings find a word among the children of any node"""
+    start: int = 0
+    """the id of the first column of the logits"""
+    dense: bool = False
+    """only the tensor kernels have class weights and parts of the vocabulary"""
+    group: str = ""
+    """the name of the process group whose processes have parts of the vocabulary; "": all of it is here"""
+
+
+class Coefficients(NamedTuple):
+    """What is known of each position before the logits; every tensor is (positions,).
+
+    The tensor kernels leave out what they read off the rows: `shifts`, `label_smoothed`, and in token form `z`.
+    """
+
+    states: Tensor
+    """the node of the history's longest known suffix, or -1"""
+    shifts: Tensor
+    """ngram: node - shift is the slot of a follower; -1 where the history is not whole"""
+    known: Tensor
+    """whether the table has the label (ngram: and the history); where not, the loss is plain NLL"""
+    z: Tensor
+    """Z, the mass that smoothing moves"""
+    label_smoothed: Tensor
+    """token: p~(y); ngram: 0"""
+
+    def strengths(self, table: TableTensors) -> tuple[Tensor, Tensor]:
+        """`plus` and `minus` of each position: the strengths of this step, 0 where plain."""
+        return table.strengths[0] * self.known, table.strengths[1] * self.known
+
+
+class HistoryRows(NamedTuple):
+    """The dense rows of a batch's distinct histories, for tensor kernels."""
+
+    which: Tensor
+    """(positions,): the row of each position"""
+    values: Tensor
+    """(histories, V, 1): p~; ngram: (histories, V, 2), Z p+ and Z p-"""
+
+
+class PositionLosses(NamedTuple):
+    """Per position; `total` is the sum of the three parts."""
+
+    total: Tensor
+    nll: Tensor
+    plus: Tensor
+    minus: Tensor
+    saved: Tensor
+    """what the gradient needs of the forward pass: (3, positions), the kernels' own"""
+
+
+class Kernels(Protocol):
+    """A module with kernels."""
+
+    BASE_AROUND_LOGITS: bool
+    """whether the linear loss takes products with the base from hidden states, with `base_dots=` and `base=`"""
+    EXPANDS_ROWS: bool
+    """whether `losses` and `gradient` need the rows of `history_rows`; others look n-grams up themselves"""
+
+    def plan(self, labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFacts) -> Coefficients:
+        """The coefficients of labels and contexts (batch, time): the token at each position and the one before it.
+
+        A label of -1 is ignored. A negative context is unknown and cuts the history (see `text/history.py`).
+        """
+
+    def losses(
+        self,
+        logits: Tensor,  # (..., V)
+        labels: Tensor,  # (positions,), negative where ignored
+        plan: Coefficients | None,
+        rows: HistoryRows | None,
+        table: TableTensors | None,
+        facts: TableFacts,
+        base_dots: Tensor | None = None,  # base . z of each position, where the caller knows it
+    ) -> PositionLosses:
+        """The loss of each position and its parts; plain negative log-likelihood without a plan."""
+
+    def gradient(
+        self,
+        logits: Tensor,  # (..., V)
+        labels: Tensor,
+        plan: Coefficients | None,
+        rows: HistoryRows | None,
+        saved: Tensor,
+        scale: Tensor,  # (positions,)
+        table: TableTensors | None,
+        facts: TableFacts,
+        *,
+        inplace: bool = False,
+        base: bool = True,
+    ) -> Tensor:
+        """The gradient of scale * losses, in the type of the logits, and in their memory if `inplace`.
+
+        base=False leaves out the share of the dense base, scale * plus * base_weight * base, which is then the
+        caller's.
+        """
+
+    def scatter(
+        self,
+        total: Tensor,  # (positions, V)
+        states: Tensor,
+        shifts: Tensor,
+        table: TableTensors,
+        facts: TableFacts,
+        plus: Tensor,  # (positions,)
+        minus: Tensor,
+    ) -> None:
+        """Subtract plus * rows + minus * Z p- from numbers, in place; not the base."""
+
+
+def kernel_name(device: torch.device, dense: bool = False) -> str:
+    """The name of the kernels for a device; `dense`: as in `TableFacts`.
+
+    >>> kernel_name(torch.device("cpu")), kernel_name(torch.device("mps"))
+    ('cpu', 'tensors')
+    """
+    forced = _forced[-1] if _forced else os.environ.get("LIDSTONE_KERNELS", "")
+    if forced:
+        _check_name(forced)
+    if dense:
+        return "tensors"
+    if forced or device.type == "cpu":
+        return forced or "cpu"
+    return "triton" if device.type == "cuda" and has_triton() else "tensors"
+
+
+def kernels_for(device: torch.device, facts: TableFacts) -> Kernels:
+    """The kernels of a table on a device."""
+    return cast(Kernels, import_module(f"lidstone.loss.kernels.{kernel_name(device, facts.dense)}"))
+
+
+def is_host_readable(device: torch.device) -> bool:
+    """Whether the host reads numbers of this device without waiting: ids and losses are checked there alone."""
+    return device.type in HOST_READABLE and kernel_name(device) != "triton"
+
+
+@contextmanager
+def using(name: str) -> Iterator[None]:
+    """Run these kernels on whatever device inside the block."""
+    _check_name(name)
+    _forced.append(name)
+    try:
+        yield
+    finally:
+        _forced.pop()
+
+
+@cache
+def has_triton() -> bool:
+    """Is Triton installed?"""
+    return find_spec("triton") is not None
+
+
+def _check_name(name: str) -> None:
+    if name not in KERNELS:
+        raise InputError(f"there are no kernels named {name!r}", hint=f"choose from {', '.join(KERNELS)}")
