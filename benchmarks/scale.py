@@ -52,8 +52,8 @@ count_to_file([folder / "warm.txt"], order, folder / "warm", memory=1 << 40)
 fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=1 << 40)
 if method.startswith("ray"):
     from lidstone.ray_cluster import connect
-    from lidstone.ngram.cluster.counting import count_on_ray
-    from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.cluster.ray_count import count_on_ray
+    from lidstone.ngram.cluster.parts import gathered
     from lidstone.text.inputs import Input
     connect(cpus=int(method[-1]))
     count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2, split_bytes=1024)

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from lidstone.errors import InputError, LidstoneError, RunError, TextError
-from lidstone.ngram.cluster import counting as cluster
+from lidstone.ngram.cluster import ray_count as cluster
 from lidstone.ngram.cluster import tasks as cluster_tasks
-from lidstone.ngram.cluster.parted import count_types, gathered, load_parts
-from lidstone.ngram.cluster.splits import cut
-from lidstone.ngram.cluster.tasks import BLANK, CountJob, Space, add_bucket, count_block, guarded, read_split
+from lidstone.ngram.cluster.parts import count_types, gathered, load_parts
+from lidstone.ngram.cluster.tasks import BLANK, CountJob, Space, add_bucket, count_block, cut, guarded, read_split
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.formats.safetensors import save
 from lidstone.ngram.smoothers.registry import get_smoother

@@ -117,12 +117,12 @@ def test_wide_node_ids_and_counts_say_the_same(tmp_path, tiny, monkeypatch):
     text = tmp_path / "text"
     text.write_text("a b c a\nb c\n" * 9)
     plain = count_text(text, 3)
-    monkeypatch.setattr("lidstone.ngram.disk.write_counts.counting.MAX_NODES", 20)
+    monkeypatch.setattr("lidstone.ngram.disk.write_counts.count.MAX_NODES", 20)
     with pytest.MonkeyPatch.context() as inner:
         inner.setattr(writing, "node_type", lambda nodes: np.int64)
         inner.setattr(writing, "count_type", lambda unigrams: np.int64)
         inner.setattr(count_file, "count_type", lambda unigrams: np.int64)
-        inner.setattr("lidstone.ngram.counting.MAX_NODES", 2**31 - 1)
+        inner.setattr("lidstone.ngram.count.MAX_NODES", 2**31 - 1)
         count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
     wide = load_counts(tmp_path / "out")
     assert wide.trie.first.dtype == wide.trie.suffixes.dtype == wide.counts.dtype == np.int64

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.errors import InputError
-from lidstone.ngram.counting import count_stream
+from lidstone.ngram.count import count_stream
 from lidstone.ngram.counts import Counts, count
-from lidstone.ngram.merge import same_ngrams
+from lidstone.ngram.union import same_ngrams
 from lidstone.text.history import sentence_stream
 from lidstone.text.vocabulary import Vocabulary
 
@@ -227,7 +227,7 @@ def test_bad_thresholds(thresholds: list[int]) -> None:
 
 
 def test_more_ngrams_than_can_be_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lidstone.ngram.counting.MAX_NODES", 20)
+    monkeypatch.setattr("lidstone.ngram.count.MAX_NODES", 20)
     vocab = Vocabulary(size=4, eos=0)
     assert count([[1, 2, 3, 1]], vocab, order=3).tokens == 5
     with pytest.raises(InputError, match="6 tokens may have more n-grams of 4 orders than fit at once, 20"):

@@ -7,8 +7,8 @@ import pytest
 
 from lidstone.ngram.counts import count
 from lidstone.ngram.formats.safetensors import load, save
-from lidstone.ngram.merge import align
 from lidstone.ngram.smoothers.add_lambda import AddLambda
+from lidstone.ngram.union import align
 from lidstone.text.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(size=6, eos=0)

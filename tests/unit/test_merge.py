@@ -12,9 +12,9 @@ from tests.smoothing_cases import FALLBACKS, SMOOTHERS
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.counts import count
-from lidstone.ngram.merge import align, union
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
 from lidstone.ngram.smoothers.registry import get_smoother
+from lidstone.ngram.union import align, union
 from lidstone.text.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(size=4, eos=0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lidstone.ngram.cluster.rows import as_piece, as_row
+from lidstone.ngram.cluster.tasks import as_piece, as_row
 from lidstone.ngram.counts import count
 from lidstone.ngram.disk.merge import merge
 from lidstone.ngram.disk.pieces import Piece, piece_of, whole

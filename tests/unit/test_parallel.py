@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lidstone import parallel
 from lidstone.errors import TextError
-from lidstone.ngram.continuation import adjusted_counts
+from lidstone.ngram.adjusted import adjusted_counts
 from lidstone.ngram.counts import count, count_text
 from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting
 from lidstone.ngram.smoothers.base import FallbackUsed

@@ -153,7 +153,7 @@ def test_what_was_written_is_accepted(files, kind):
 @pytest.mark.parametrize("order", range(1, 6))
 def test_aligned_counts_and_tables_are_accepted(tmp_path, order):
     from lidstone.ngram.formats.safetensors import save
-    from lidstone.ngram.merge import align
+    from lidstone.ngram.union import align
 
     for thing in align(WittenBell().fit(ld.count([[5, 4, 3]], VOCAB, order)), ld.count(TEXT, VOCAB, order)):
         save(thing, tmp_path / "aligned")

@@ -133,8 +133,8 @@ def count_on_cluster(
     inputs: list[Input], order: int, output: Path, memory: str | None, skip_bad: bool, options: dict[str, Any]
 ) -> Facts:
     """Count on a Ray cluster, into a folder of parts."""
-    from lidstone.ngram.cluster.counting import DEFAULT_MEMORY, count_on_ray
-    from lidstone.ngram.cluster.parted import count_types
+    from lidstone.ngram.cluster.parts import count_types
+    from lidstone.ngram.cluster.ray_count import DEFAULT_MEMORY, count_on_ray
     from lidstone.ngram.disk.memory import parse_size
 
     limit = DEFAULT_MEMORY if memory is None else parse_size(memory)

@@ -58,7 +58,7 @@ def fit(
     as_json: JSON = False,
 ) -> None:
     """Fit a smoother to counts: a table of probabilities and back-off weights."""
-    from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.cluster.parts import gathered
     from lidstone.ngram.formats.safetensors import load_counts
     from lidstone.ngram.smoothers.registry import get_smoother
 
@@ -109,8 +109,8 @@ def fit_on_disk(
     on_ray: bool,
 ) -> BackoffTable:
     """Fit in limited memory, here or on a Ray cluster, and map the table into memory."""
-    from lidstone.ngram.cluster.counting import DEFAULT_MEMORY
-    from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.cluster.parts import gathered
+    from lidstone.ngram.cluster.ray_count import DEFAULT_MEMORY
     from lidstone.ngram.disk.executors import RayExecutor
     from lidstone.ngram.disk.fit import fit_to_file
     from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages, parse_size

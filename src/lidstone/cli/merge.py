@@ -21,7 +21,7 @@ def merge(
     as_json: JSON = False,
 ) -> None:
     """Add count files: the counts of their texts together. Orders and vocabularies must be the same."""
-    from lidstone.ngram.cluster.parted import gathered
+    from lidstone.ngram.cluster.parts import gathered
     from lidstone.ngram.disk.add import add_files
     from lidstone.ngram.disk.memory import half_of_memory, parse_size
 

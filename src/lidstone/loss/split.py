@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.merge import align
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
+from lidstone.ngram.union import align
 
 
 @dataclass(frozen=True, eq=False)

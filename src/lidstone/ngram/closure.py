@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.ngram.merge import first_children
 from lidstone.ngram.trie import Trie
+from lidstone.ngram.union import first_children
 
 Ngrams = NDArray[np.int32]
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.counting import count_stream
-from lidstone.ngram.derived import Derived, derive
+from lidstone.ngram.adjusted import Derived, derive
+from lidstone.ngram.count import count_stream
 from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict
 from lidstone.text.datasets import Sentences, check_vocabulary, id_stream

@@ -26,7 +26,7 @@ def fingerprint(counts: Counts) -> str:
 
 def _arrays(counts: Counts) -> list[NDArray[Any]]:
     """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
-    from lidstone.ngram.derived import LARGEST
+    from lidstone.ngram.adjusted import LARGEST
 
     trie = counts.trie
     values, derived = counts.counts, counts.derived if any(counts.thresholds) else None

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram.closure import ClosedLevel, build
-from lidstone.ngram.merge import move_table, union
 from lidstone.ngram.prune import lower_left
 from lidstone.ngram.query import rows_of
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
+from lidstone.ngram.union import move_table, union
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Sources, read_words
 

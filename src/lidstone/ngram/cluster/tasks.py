@@ -2,30 +2,53 @@
 
 Each takes and gives rows. An error in the input comes back as a row, so that the driver can raise it as it is; lost
 workers are Ray's business, which runs their tasks again: all tasks give the same rows whenever they run.
+
+Inputs are cut into splits, parts that workers read on their own: whole files, or ranges of large plain ones. A range
+holds the lines that begin in it, so every line is in exactly one split, in the order of the text.
+
+Blocks of text, and their n-grams by bucket, travel between workers as columns of bytes, a third of the size. Most
+counts and numbers of children are small. They take a byte each; those of 255 and more stand apart, in order. Words take
+two bytes likewise: they are numbered as they appear, so the frequent ones have small ids.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lidstone import __version__
-from lidstone.errors import LidstoneError, RunError
-from lidstone.ngram.cluster.rows import COLUMNS, IDS, as_ids, as_piece, as_row, ids_of
-from lidstone.ngram.cluster.splits import TextSplit
-from lidstone.ngram.counting import count_stream
+from lidstone.errors import InputError, LidstoneError, RunError, TextError
+from lidstone.ngram.count import count_stream
+from lidstone.ngram.disk.memory import chunk_size
 from lidstone.ngram.disk.merge import merge_within
-from lidstone.ngram.disk.pieces import PieceSlice, cut_out, piece_of_trie, save_piece, slices, whole
+from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, cut_out, piece_of_trie, save_piece, slices, whole
 from lidstone.text.history import sentence_stream
+from lidstone.text.inputs import Input
+from lidstone.text.reader import FileRange, byte_ranges
+from lidstone.text.source import Source, is_plain, stamp
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, read_blocks
 
 Rows = dict[str, Any]
+COLUMNS = {
+    "levels": np.int64,
+    "heads": np.int32,
+    "words": np.uint16,
+    "large_words": np.int32,
+    "counts": np.uint8,
+    "large_counts": np.int32,
+    "children": np.uint8,
+    "large_children": np.int32,
+}
+"""A block has fewer than 2^31 tokens."""
+IDS = "ids", "large_ids"
 
 
 @dataclass(frozen=True)
@@ -166,3 +189,106 @@ def _fetched(item: Any) -> Any:
     import ray
 
     return ray.get(item) if isinstance(item, ray.ObjectRef) else item
+
+
+SPLIT_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class TextSplit:
+    """A part of the text."""
+
+    number: int
+    name: str
+    column: str | None
+    start: int = 0
+    stop: int = -1
+    """-1 for the end of the file"""
+    changed: int = 0
+    """when the file was changed last, in nanoseconds; 0 where that is not known"""
+
+    def open(self) -> Source:
+        """The lines of this part; an error if the file changed since it was cut."""
+        self.check()
+        if self.stop < 0:
+            return Input(self.name, self.column).open()
+        return FileRange(self.name, self.start, self.stop)  # type: ignore[return-value]
+
+    def check(self) -> None:
+        """Refuse a file that changed since it was cut."""
+        now = stamp(self.name)
+        if self.changed and (now is None or now[2] != self.changed):
+            hint = "wait until it is written, then count again; all nodes must see the same file"
+            raise TextError(f"{self.name} changed while it was read", hint=hint)
+
+
+def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> list[TextSplit]:
+    """The parts of all inputs, in the order of the text: of at most `limit` bytes, and so many that workers are busy.
+
+    >>> [part.name for part in cut([Input("a.gz"), Input("s3://bucket/b")])]
+    ['a.gz', 's3://bucket/b']
+    """
+    if any(item.name == "-" for item in inputs):
+        raise InputError("workers cannot read standard input", hint="name files, or count without --engine ray")
+    known = [stamp(item.name) or (item.name, 0, 0) for item in inputs]
+    size = chunk_size(sum(length for _, length, _ in known), limit, workers)
+    found: list[TextSplit] = []
+    for item, (_, length, changed) in zip(inputs, known, strict=True):
+        for start, stop in _ranges(item, length, size):
+            found.append(TextSplit(len(found), item.name, item.column, start, stop, changed))
+    return found
+
+
+def _ranges(item: Input, size: int, limit: int) -> list[tuple[int, int]]:
+    whole = size <= limit or item.column is not None or not is_plain(item.name)
+    return [(0, -1)] if whole else byte_ranges(size, limit)
+
+
+def as_row(piece: Piece) -> dict[str, bytes]:
+    """A piece as columns of bytes."""
+    packed = pack(piece.words, np.uint16), pack(piece.counts), pack(np.diff(piece.first))
+    arrays = (piece.levels, piece.heads, *itertools.chain.from_iterable(packed))
+    pairs = zip(COLUMNS.items(), arrays, strict=True)
+    return {name: np.ascontiguousarray(array, dtype).tobytes() for (name, dtype), array in pairs}
+
+
+def as_piece(batch: dict[str, Any], row: int) -> Piece:
+    """The piece of one row of a batch."""
+    columns: dict[str, NDArray[Any]] = {name: np.frombuffer(batch[name][row], dtype) for name, dtype in COLUMNS.items()}
+    words, counts, children = (
+        unpack(columns[name], columns[f"large_{name}"]) for name in ("words", "counts", "children")
+    )
+    first = np.cumsum(np.append(columns["levels"][1], children)).astype(np.int32)
+    return Piece(columns["levels"], columns["heads"], words, counts, first)
+
+
+def as_ids(ids: Ints) -> dict[str, bytes]:
+    """Ids as columns of bytes."""
+    small, large = pack(ids, np.uint16)
+    return dict(zip(IDS, (small.tobytes(), large.tobytes()), strict=True))
+
+
+def ids_of(batch: dict[str, Any], row: int) -> NDArray[np.int32]:
+    """The ids of one row of a batch."""
+    return unpack(np.frombuffer(batch["ids"][row], np.uint16), np.frombuffer(batch["large_ids"][row], np.int32))
+
+
+def pack(values: Ints, dtype: type[Any] = np.uint8) -> tuple[NDArray[Any], Ints]:
+    """Numbers in few bytes, and apart from them those that do not fit.
+
+    >>> [part.tolist() for part in pack(np.array([3, 1000, 1]))]
+    [[3, 255, 1], [1000]]
+    """
+    small = np.minimum(values, np.iinfo(dtype).max).astype(dtype)
+    return small, values[small == np.iinfo(dtype).max]
+
+
+def unpack(small: NDArray[Any], large: Ints) -> NDArray[np.int32]:
+    """The numbers that `pack` put into few bytes.
+
+    >>> unpack(*pack(np.array([3, 1000, 1]))).tolist()
+    [3, 1000, 1]
+    """
+    values = small.astype(np.int32)
+    values[small == np.iinfo(small.dtype).max] = large
+    return values

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import FileFormatError, InputError
-from lidstone.ngram.counting import count_stream
+from lidstone.ngram.count import count_stream
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.disk.drop import drop_to_file
 from lidstone.ngram.disk.memory import block_tokens, bucket_nodes, chunk_size, plan, trim

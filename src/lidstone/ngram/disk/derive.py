@@ -1,7 +1,7 @@
 """A count file that does not fit in memory: its arrays in blocks, and what is derived from them in a second file.
 
 The followers of neighbouring histories stand side by side, so a block of histories is a slice of every array. Nothing
-is read before it is used; `pages.limit_pages` gives pages back to the system when there are too many.
+is read before it is used; `memory.limit_pages` gives pages back to the system when there are too many.
 
 The continuation count of an n-gram is the number of n-grams whose suffix it is. These are anywhere in the order above,
 so counters of a window of n-grams are held in memory while the suffix links of the order above are read once, from
@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.files import write_errors
+from lidstone.ngram.adjusted import Derived, adjusted_window, histogram, without_start
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.derived import LARGEST, Derived, count_values
 from lidstone.ngram.disk.executors import Executor
 from lidstone.ngram.disk.memory import chunk_size
 from lidstone.ngram.disk.pieces import Ints
@@ -164,32 +163,12 @@ def _write_adjusted(file: StreamFile, files: CountFiles, counts: Counts, nodes: 
     for found in executor.run(write, files, OpenedCounts(counts), windows):
         file.take("adjusted", found)
     for part in chunks(trie.level(trie.order), nodes):
-        file.append("adjusted", _without_start(counts.counts[part], trie, part.start))
+        file.append("adjusted", without_start(counts.counts[part], trie, part.start))
 
 
 def write_window(target: Target, opened: OpenedCounts, order: int, start: int, stop: int) -> Part:
     """Write the adjusted counts of the nodes start..stop, all of one order below the top."""
-    return target.write(start, adjusted_window(opened.counts, order, start, stop))
-
-
-def adjusted_window(counts: Counts, order: int, start: int, stop: int) -> Ints:
-    """Adjusted counts of the nodes start..stop, all of one order below the top."""
-    trie, window = counts.trie, np.zeros(stop - start, counts.counts.dtype)
-    _count_between(trie.suffixes[trie.level(order + 1)], start, window)
-    plain = max(trie.sentence_starts(order).start, start)
-    if plain < stop:
-        window[plain - start :] = counts.counts[plain:stop]
-    return _without_start(window, trie, start)
-
-
-def _without_start(values: Ints, trie: Trie, start: int) -> Ints:
-    """With zero for `<s>`, which is never predicted."""
-    at = trie.vocab_size - start
-    if not 0 <= at < len(values):
-        return values
-    values = values.copy()
-    values[at] = 0
-    return values
+    return target.write(start, adjusted_window(opened.counts.trie, opened.counts.counts, order, start, stop))
 
 
 def _write_totals(file: StreamFile, counts: Counts, nodes: int) -> None:
@@ -215,24 +194,4 @@ def _write_sums(trie: Trie, arrays: Mapping[str, tuple[Target, Ints]], start: in
 def _histogram(values: Ints, trie: Trie, order: int, nodes: int) -> Histogram:
     """How many values of an order are 0, 1, .. `LARGEST` or more."""
     parts = chunks(trie.level(order), nodes)
-    return histogram_of(_without_start(values[part], trie, part.start) for part in parts)
-
-
-def histogram_of(parts: Iterable[Ints]) -> Histogram:
-    """How many values are 0, 1, .. `LARGEST` or more, up to the largest there is.
-
-    >>> histogram_of([np.array([1, 3]), np.array([1])]).tolist()
-    [0, 2, 0, 1]
-    """
-    found = np.zeros(LARGEST + 1, np.int64)
-    for part in parts:
-        count_values(part, found)
-    return found[: int(np.max(np.flatnonzero(found), initial=0)) + 1].copy()
-
-
-@njit(cache=True, nogil=True)
-def _count_between(suffixes, start, window):  # type: ignore[no-untyped-def]
-    for suffix in suffixes:
-        at = suffix - start
-        if 0 <= at < len(window):
-            window[at] += 1
+    return histogram(without_start(values[part], trie, part.start) for part in parts)

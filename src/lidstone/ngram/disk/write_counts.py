@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
 from lidstone.files import atomic_write
-from lidstone.ngram import counting
+from lidstone.ngram import count
 from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages
 from lidstone.ngram.disk.pieces import Ints, Piece, run_lengths
 from lidstone.ngram.disk.stream_file import MappedArray, Part, Shape, StreamFile, Target
@@ -53,12 +53,12 @@ class Parts:
 
 def node_type(nodes: int) -> type[np.signedinteger]:
     """The integer that numbers so many nodes."""
-    return np.int32 if nodes <= counting.MAX_NODES else np.int64
+    return np.int32 if nodes <= count.MAX_NODES else np.int64
 
 
 def count_type(unigrams: NDArray[np.int64]) -> type[np.signedinteger]:
     """The integer that holds every count and every sum of counts of a text with these words."""
-    return np.int32 if int(unigrams.sum()) <= counting.MAX_NODES else np.int64
+    return np.int32 if int(unigrams.sum()) <= count.MAX_NODES else np.int64
 
 
 def write_counts(

@@ -139,7 +139,7 @@ def _check_histograms(
     name: str, trie: Trie, values: NDArray[np.int32], histograms: tuple[NDArray[np.int64], ...]
 ) -> None:
     """Each order's counts of counts must reach to its largest count; `<s>` is not part of them."""
-    from lidstone.ngram.derived import LARGEST
+    from lidstone.ngram.adjusted import LARGEST
 
     for order, histogram in enumerate(histograms, start=1):
         level = slice(0, trie.vocab_size) if order == 1 else trie.level(order)

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
-from lidstone.ngram.continuation import adjusted_counts
+from lidstone.ngram.adjusted import adjusted_counts
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import (
     BlockFit,

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
+from lidstone.ngram.adjusted import LARGEST
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.derived import LARGEST
 from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, Ints, copy_fit, pseudo_counts
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
 

@@ -21,15 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError, RunError
-from lidstone.ngram.cluster.parted import save_parts
-from lidstone.ngram.cluster.rows import IDS
-from lidstone.ngram.cluster.splits import SPLIT_BYTES, TextSplit, cut
+from lidstone.ngram.cluster.parts import save_parts
 from lidstone.ngram.cluster.tasks import (
+    IDS,
+    SPLIT_BYTES,
     CountJob,
     Rows,
     Space,
+    TextSplit,
     add_bucket,
     count_block,
+    cut,
     guarded,
     on_tables,
     read_split,

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram import counting_kernels as kernels
+from lidstone.ngram import count_kernels as kernels
 from lidstone.ngram.trie import Trie
 from lidstone.parallel import num_shares, threads_for
 
