@@ -8,7 +8,8 @@ A state is the trie node of the longest part of the history that can still matte
 with equal states have equal futures, so a beam search can merge them. One step costs a few look-ups whatever the length
 of the history, where `BackoffTable.logprob` reads the whole history again.
 
-All answers are float64, from the table's own arrays: plain, packed, quantised or mapped from a file (`access.py`).
+All answers are float64, from the table's own arrays: plain, packed, quantised or mapped from a file (`access.py`). Text
+is scored with KenLM's float32 numbers by `scorer/`, whose docstring says why that is another walk.
 """
 
 from __future__ import annotations
@@ -130,7 +131,11 @@ def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  
 
 @njit(cache=True, nogil=True)
 def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # type: ignore[no-untyped-def]
-    """out[i] = the whole distribution after states[i]: the base, then each order's rows, the lowest first."""
+    """out[i] = the whole distribution after states[i], by the equation of `table.py`.
+
+    p_k(w|h) = rows_k[h, w] + backoff_k[h] * p_{k-1}(w | h without its oldest word): the base times all backoffs, then
+    each order's rows, the lowest first.
+    """
     chain, weights = np.empty(8, np.int64), np.empty(9)
     for i in range(len(states)):
         depth, state = 0, np.int64(states[i])

@@ -5,6 +5,8 @@
 `rows` has one value per n-gram of the trie (it may be negative), `backoffs` one per history, `base` is dense over the
 vocabulary and already contains the unigram level. A history that the trie lacks passes through to its longest suffix
 that is there. So a table costs a few bytes per distinct n-gram, where a dense one would cost V^n numbers.
+
+All that a table answers is float64, with natural logarithms; `lidstone.kenlm` gives KenLM's float32 numbers.
 """
 
 from __future__ import annotations

@@ -23,11 +23,9 @@ from lidstone.ngram.scorer.step import (
     EOS,
     GROUPED,
     LONGEST_VALUE,
-    MIDDLE_VALUE,
     ORDER,
     PAIR,
     STATE_SIZE,
-    TABLES,
     UNIGRAM_BYTES,
     UNIGRAMS,
     UNK,
@@ -36,6 +34,7 @@ from lidstone.ngram.scorer.step import (
     VOCAB_VALUE,
     extend_key,
     find_word,
+    ngram_table,
     part,
     step,
     write_start,
@@ -126,7 +125,7 @@ def find_unigrams(layout, bos, count, kinds, keys, ids, places, numbers):  # typ
     `<s>`, where a line begins, is a history without words before it, or none at all (`bos` false).
     """
     unigrams, width, grouped = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES), part(layout, GROUPED)
-    table, slots, value = bigger_table(layout, 0)
+    table, slots, value = ngram_table(layout, 0)
     order, active = part(layout, ORDER), np.int64(0)
     for i in range(count):
         word, start = np.int64(load_u32(ids + 4 * i)), load_u8(kinds + i) == START
@@ -150,8 +149,8 @@ def find_ngrams(layout, active, keys, ids, places, numbers):  # type: ignore[no-
     """The n-grams of orders 2, 3, ... that end in the words at `places`, as long as there are longer ones."""
     grouped, order = part(layout, GROUPED), part(layout, ORDER)
     for k in range(order - 2):
-        table, slots, value = bigger_table(layout, k)
-        longer, longer_slots, longer_value = bigger_table(layout, k + 1)
+        table, slots, value = ngram_table(layout, k)
+        longer, longer_slots, longer_value = ngram_table(layout, k + 1)
         still = 0
         for a in range(active):
             i = np.int64(load_u32(places + 4 * a))
@@ -177,20 +176,13 @@ def find_ngrams(layout, active, keys, ids, places, numbers):  # type: ignore[no-
 def find_longest(layout, active, keys, places, numbers):  # type: ignore[no-untyped-def]
     """The n-grams of the highest order, which have no backoffs."""
     grouped, order = part(layout, GROUPED), part(layout, ORDER)
-    table, slots, _ = bigger_table(layout, order - 2)
+    table, slots, _ = ngram_table(layout, order - 2)
     for a in range(active):
         i = np.int64(load_u32(places + 4 * a))
         at = find(table, slots, LONGEST_VALUE, grouped, load_u64(keys + 8 * i))
         if at != 0:
             store_u32(cell(numbers, BITS, i), load_u32(at))
             store_u32(cell(numbers, LENGTH, i), order)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def bigger_table(layout, k):  # type: ignore[no-untyped-def]
-    """Address, slots and size of the values of the table of (k + 2)-grams."""
-    value = LONGEST_VALUE if k == part(layout, ORDER) - 2 else part(layout, MIDDLE_VALUE)
-    return part(layout, TABLES + 2 * k), part(layout, TABLES + 2 * k + 1), value
 
 
 @njit(cache=True, nogil=True)

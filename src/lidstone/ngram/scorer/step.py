@@ -50,11 +50,18 @@ def find_word(layout, key):  # type: ignore[no-untyped-def]
     return np.int64(load_u32(at)) if at else part(layout, UNK)
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def ngram_table(layout, k):  # type: ignore[no-untyped-def]
+    """Address, slots and size of the values of the table of (k + 2)-grams."""
+    value = LONGEST_VALUE if k == part(layout, ORDER) - 2 else part(layout, MIDDLE_VALUE)
+    return part(layout, TABLES + 2 * k), part(layout, TABLES + 2 * k + 1), value
+
+
 @njit(cache=True, nogil=True)
 def find_ngram(layout, i, key):  # type: ignore[no-untyped-def]
     """The address of the values of the n-gram of order i + 2 with this key, or 0."""
-    value = LONGEST_VALUE if i == part(layout, ORDER) - 2 else part(layout, MIDDLE_VALUE)
-    return find(part(layout, TABLES + 2 * i), part(layout, TABLES + 2 * i + 1), value, part(layout, GROUPED), key)
+    table, slots, value = ngram_table(layout, i)
+    return find(table, slots, value, part(layout, GROUPED), key)
 
 
 @njit(cache=True, nogil=True)
