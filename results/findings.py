@@ -10,7 +10,7 @@ from statistics import mean
 
 from lidstone.lab.report.labels import Label
 from lidstone.lab.report.render import number
-from lidstone.lab.report.table import Row
+from lidstone.lab.report.tables import Row
 from results.study import Study, mean_on_test, on_test, p_value, seeds
 
 

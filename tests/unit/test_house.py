@@ -22,9 +22,9 @@ MODULES = {
 }
 LIBRARY = ("text", "ngram", "loss", "hf")
 
-SHARED_CLASSES = {"Batch", "Table", "Values"}
+SHARED_CLASSES = {"Batch", "Values"}
 """classes whose name occurs in two modules"""
-FILE_NAMES = {"table"}
+FILE_NAMES: set[str] = set()
 """names of three files or more"""
 CIRCLES = {
     ("ngram.table", "ngram.formats"),

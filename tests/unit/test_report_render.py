@@ -8,6 +8,7 @@ import json
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -125,3 +126,10 @@ def test_plots_take_names_that_look_like_formulas(tmp_path: Path) -> None:
     ]
     written = Report.from_runs(made).plots(tmp_path, formats=("svg",))
     assert "<b>" not in written[0].read_text()
+
+
+def test_plots_take_names_that_xml_cannot_hold(tmp_path: Path) -> None:
+    made = [Run.from_dict(trees.record(name, seed)) for name in ("none", "a\x00\x1b\uffffb") for seed in (1, 2)]
+    for file in Report.from_runs(made).plots(tmp_path, formats=("svg", "png", "pdf")):
+        if file.suffix == ".svg":
+            assert ElementTree.parse(file).getroot().tag.endswith("svg")

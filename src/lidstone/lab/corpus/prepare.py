@@ -26,7 +26,7 @@ from lidstone.lab.corpus import prepared as storage
 from lidstone.lab.corpus.catalogue import read_corpus
 from lidstone.lab.corpus.named import RawCorpus, Sample, cache_root
 from lidstone.lab.corpus.pipeline import TextPipeline, build_vocabulary, encode_pieces
-from lidstone.lab.corpus.prepared import SPLITS, Prepared, Sentences, Split, tokens_sha256
+from lidstone.lab.corpus.prepared import SPLITS, CorpusSplit, Prepared, Sentences, tokens_sha256
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.recipe.sections import Corpus
 from lidstone.text.bpe import BPE, learn_bpe
@@ -329,10 +329,10 @@ def _assemble(
     )
 
 
-def _split(target: _Encoded, source: _Encoded | None, split: str, references: Sequence[str]) -> Split:
+def _split(target: _Encoded, source: _Encoded | None, split: str, references: Sequence[str]) -> CorpusSplit:
     words = np.array([target.pipeline.word_count(line) for line in target.words[split]], dtype=np.int64)
     lines = target.pieces[split] + (source.pieces[split] if source else [])
-    return Split(
+    return CorpusSplit(
         target.ids[split], source.ids[split] if source else None, words, tokens_sha256(lines), tuple(references)
     )
 
@@ -341,7 +341,7 @@ def _references(target: _Encoded, split: str) -> list[str]:
     return [target.pipeline.join(pieces) for pieces in target.pieces[split]]
 
 
-def _facts(split: Split, dropped: int) -> dict[str, Any]:
+def _facts(split: CorpusSplit, dropped: int) -> dict[str, Any]:
     tokens = {"target": len(split.target.stream) - len(split)}
     if split.source is not None:
         tokens["source"] = len(split.source.stream) - len(split)

@@ -74,7 +74,7 @@ class Sentences:
 
 
 @dataclass(frozen=True)
-class Split:
+class CorpusSplit:
     """Training, validation or test part."""
 
     target: Sentences
@@ -95,9 +95,9 @@ class Prepared:
     """A prepared corpus: the input of training."""
 
     name: str
-    train: Split
-    valid: Split
-    test: Split
+    train: CorpusSplit
+    valid: CorpusSplit
+    test: CorpusSplit
     target: TextPipeline
     source: TextPipeline | None
     manifest: dict[str, Any]
@@ -176,11 +176,11 @@ def _verify(folder: Path, manifest: dict[str, Any]) -> None:
             raise ValueError(f"{file} has changed")
 
 
-def _read_split(split: str, arrays: Any, pipelines: dict[str, TextPipeline], manifest: dict[str, Any]) -> Split:
+def _read_split(split: str, arrays: Any, pipelines: dict[str, TextPipeline], manifest: dict[str, Any]) -> CorpusSplit:
     sides = {side: Sentences(arrays[f"{split}.{side}.stream"], arrays[f"{split}.{side}.ends"]) for side in pipelines}
     facts = manifest["splits"][split]
     references = tuple(manifest["references"].get(split, ()))
-    return Split(sides["target"], sides.get("source"), arrays[f"{split}.words"], facts["sha256"], references)
+    return CorpusSplit(sides["target"], sides.get("source"), arrays[f"{split}.words"], facts["sha256"], references)
 
 
 def tokens_sha256(lines: Sequence[Sequence[str]]) -> str:

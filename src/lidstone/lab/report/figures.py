@@ -38,7 +38,7 @@ from lidstone.lab.report.drawing import (
 from lidstone.lab.report.labels import Label, brief
 from lidstone.lab.report.methods import Method, Metric, Setting, standard_error
 from lidstone.lab.report.render import number
-from lidstone.lab.report.table import Row
+from lidstone.lab.report.tables import Row
 
 if TYPE_CHECKING:
     from lidstone.lab.report.report import Report

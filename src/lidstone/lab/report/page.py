@@ -16,21 +16,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, tostring
 
 from lidstone.errors import FileFormatError
-from lidstone.lab.report import render
+from lidstone.lab.report import figures, render
 from lidstone.lab.report.drawing import padded, style_of, swatch
-from lidstone.lab.report.figures import (
-    Curve,
-    cost_picture,
-    cost_points,
-    curve_field,
-    curve_picture,
-    curves,
-    heat_maps,
-    heat_picture,
-    strip_axis,
-    strip_picture,
-    styles,
-)
 from lidstone.lab.report.labels import LONG, parameter_pairs
 
 if TYPE_CHECKING:
@@ -108,7 +95,7 @@ def _share(value: Any) -> float:
 
 def _content(report: Report) -> dict[str, Any]:
     """What the template shows."""
-    table, style, run = report.table(), styles(report), report.runs[0]
+    table, style, run = report.table(), figures.styles(report), report.runs[0]
     scale = padded([v for row in table.rows for v in row.values if math.isfinite(v)], 6, 234)
     base = next((row.value for row in table.rows if row.key == report.baselines[0] and math.isfinite(row.value)), None)
     corpus = run.signature.get("corpus") or {}
@@ -118,11 +105,11 @@ def _content(report: Report) -> dict[str, Any]:
         "names": {m.key: m.key.replace(m.name, m.label.long, 1) for m in report.methods},
         "table": table,
         "best": report.best_seed_table(),
-        "seed_axis": strip_axis(scale),
-        "strips": {row.key: strip_picture(row, scale, base, style[row.key]) for row in table.rows},
+        "seed_axis": figures.strip_axis(scale),
+        "strips": {row.key: figures.strip_picture(row, scale, base, style[row.key]) for row in table.rows},
         "curves": list(_curves(report)),
-        "maps": [(heat.label.long, heat_picture(heat, report.chosen_by)) for heat in heat_maps(report)],
-        "cost": cost_picture(points, report.metric) if (points := cost_points(report)) else None,
+        "maps": [(heat.label.long, figures.heat_picture(heat, report.chosen_by)) for heat in figures.heat_maps(report)],
+        "cost": figures.cost_picture(points, report.metric) if (points := figures.cost_points(report)) else None,
         "explorer": explorer_data(report.explorer, str(run.signature.get("vocabulary"))),
         "signatures": list(dict.fromkeys(str(c["signature"]) for c in report.comparisons if c.get("signature"))),
         "settings": list(_settings(report))[:MOST_SETTINGS],
@@ -147,13 +134,13 @@ def _content(report: Report) -> dict[str, Any]:
     return content | {"sections": {key: name for key, (name, shown) in sections.items() if shown}}
 
 
-def _curves(report: Report) -> Iterator[tuple[str, str, bool, list[Curve], Element]]:
+def _curves(report: Report) -> Iterator[tuple[str, str, bool, list[figures.Curve], Element]]:
     """The metric on validation and the training loss: name, split, whether the axis is logarithmic, curves, drawing."""
-    for field, where in ((curve_field(report), "on validation"), ("train_loss", "in training")):
-        if lines := curves(report, field):
+    for field, where in ((figures.curve_field(report), "on validation"), ("train_loss", "in training")):
+        if lines := figures.curves(report, field):
             name = "Loss" if field.endswith("loss") else report.metric.name
             log = "perplexity" in field
-            yield name, where, log, lines, curve_picture(lines, name, log=log)
+            yield name, where, log, lines, figures.curve_picture(lines, name, log=log)
 
 
 def _settings(report: Report) -> Iterator[tuple[str, str, list[str]]]:

@@ -19,20 +19,8 @@ from xml.etree.ElementTree import Element, tostring
 
 from lidstone.errors import LidstoneError
 from lidstone.files import atomic_write
+from lidstone.lab.report import figures
 from lidstone.lab.report.drawing import HEIGHT, WIDTH, draw, padded, picture, style_of, swatch, text, tick_text
-from lidstone.lab.report.figures import (
-    STRIP,
-    Curve,
-    cost_picture,
-    cost_points,
-    curve_field,
-    curve_picture,
-    curves,
-    heat_maps,
-    heat_picture,
-    strip,
-    styles,
-)
 
 if TYPE_CHECKING:
     from lidstone.lab.report.report import Report
@@ -41,6 +29,8 @@ INCH = 100
 """Units of a drawing that are an inch on paper."""
 PAINT = {"fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-weight"}
 """The properties of the style sheet that are applied; SVG has attributes of the same names."""
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Characters that a name may have and XML may not."""
 LETTER = 7.0
 """About the width of a letter."""
 
@@ -74,24 +64,24 @@ def file_name(text: str) -> str:
 def _figures(report: Report) -> Iterator[tuple[str, Element]]:
     """Names and drawings; what the page says beside a drawing, in a table or caption, is drawn here."""
     yield "scores", _scores(report)
-    for field in dict.fromkeys((curve_field(report), "train_loss")):
-        if lines := curves(report, field, points=200):
-            drawing = curve_picture(lines, field.replace("_", " "), log="perplexity" in field)
+    for field in dict.fromkeys((figures.curve_field(report), "train_loss")):
+        if lines := figures.curves(report, field, points=200):
+            drawing = figures.curve_picture(lines, field.replace("_", " "), log="perplexity" in field)
             yield f"curves-{field.replace('_', '-')}", _with_legend(drawing, lines)
     names: list[str] = []
-    for heat in heat_maps(report):
+    for heat in figures.heat_maps(report):
         names.append(file_name(heat.key))
         again = names.count(names[-1])  # what differs between two names may not be safe in a file name
         title = f"{_shortened(heat.label.long, 32)}: {report.chosen_by.name} on validation"
-        drawing = _with_title(heat_picture(heat, report.chosen_by), title)
+        drawing = _with_title(figures.heat_picture(heat, report.chosen_by), title)
         yield f"strengths-{names[-1]}" + (f"-{again}" if again > 1 else ""), drawing
-    if points := cost_points(report):
-        yield "cost", cost_picture(points, report.metric)
+    if points := figures.cost_points(report):
+        yield "cost", figures.cost_picture(points, report.metric)
 
 
 def _scores(report: Report) -> Element:
     """The rows of the main table: names, strips and their axis."""
-    rows, style, (width, height) = report.table().rows, styles(report), STRIP
+    rows, style, (width, height) = report.table().rows, figures.styles(report), figures.STRIP
     rows = tuple(row for row in rows if math.isfinite(row.value))
     names = [_shortened(row.label.text()) for row in rows]
     left, floor = LETTER * max(map(len, names), default=0) + 20, height * len(rows) + 6
@@ -99,8 +89,8 @@ def _scores(report: Report) -> Element:
     base = next((row.value for row in rows if row.key == report.baselines[0]), None)
     parts = [draw("path", d="".join(f"M{scale(t):.1f} 0V{floor}" for t in scale.ticks()), class_="grid")]
     for place, (row, name) in enumerate(zip(rows, names, strict=True)):
-        at = f"translate(0 {place * height})"
-        parts.append(draw("g", *strip(row, scale, base), transform=at, class_=f"strip c{style_of(style[row.key])[0]}"))
+        at, kind = f"translate(0 {place * height})", f"strip c{style_of(style[row.key])[0]}"
+        parts.append(draw("g", *figures.strip(row, scale, base), transform=at, class_=kind))
         parts.append(text(left - 10, place * height + 18, name, "point-name", "end"))
     parts += [text(scale(tick), floor + 14, tick_text(tick)) for tick in scale.ticks()]
     metric = f"{report.metric.name} {report.metric.arrow}"
@@ -108,7 +98,7 @@ def _scores(report: Report) -> Element:
     return picture(f"{metric} of every seed", *parts, width=left + 1.5 * width + 8, height=floor + 42, kind="chart")
 
 
-def _with_legend(drawing: Element, lines: Sequence[Curve]) -> Element:
+def _with_legend(drawing: Element, lines: Sequence[figures.Curve]) -> Element:
     names = [_shortened(line.label.text()) for line in lines]
     for place, (line, name) in enumerate(zip(lines, names, strict=True)):
         at, kind = f"translate({WIDTH} {20 * place})", f"c{style_of(line.style)[0]}"
@@ -125,8 +115,7 @@ def _with_title(drawing: Element, title: str) -> Element:
 
 
 def _shortened(text: str, most: int = 64) -> str:
-    kept = "".join(character if character.isprintable() else " " for character in text)  # XML has no control characters
-    return kept if len(kept) <= most else kept[: most - 1] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 @cache
@@ -170,7 +159,7 @@ def _save(drawing: Element, path: Path, kind: str) -> None:
     if kind == "svg":
         size = {"xmlns": "http://www.w3.org/2000/svg", "width": f"{width:.0f}", "height": f"{height:.0f}"}
         drawing.attrib |= size | {"font-family": "sans-serif"}
-        path.write_text(tostring(drawing, encoding="unicode"), encoding="utf-8")
+        path.write_text(NOT_XML.sub(" ", tostring(drawing, encoding="unicode")), encoding="utf-8")
         return
     from matplotlib import rc_context
     from matplotlib.figure import Figure

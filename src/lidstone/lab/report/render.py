@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lidstone.lab.report.labels import latex_escape
-from lidstone.lab.report.table import NgramBaseline, Row, Table
+from lidstone.lab.report.tables import NgramBaseline, Row, Table
 
 
 def to_text(table: Table) -> str:

@@ -16,7 +16,7 @@ from lidstone.errors import InputError
 from lidstone.lab.report import render
 from lidstone.lab.report.methods import Method, Metric, find_methods, metric_for, unlike, validation_metric
 from lidstone.lab.report.runs import LoadedRuns, Run, check_comparable, load_runs, split_comparable, without_copies
-from lidstone.lab.report.table import Table, best_seed_table, seed_table
+from lidstone.lab.report.tables import Table, best_seed_table, seed_table
 
 Source = str | Path | Iterable[str | Path | Run]
 Compare = Callable[["Report"], Sequence[Mapping[str, Any]]]

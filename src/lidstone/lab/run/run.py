@@ -20,7 +20,7 @@ from lidstone.errors import RunError
 from lidstone.files import new_folder
 from lidstone.hf.perplexity import window_of
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.corpus.prepared import Prepared, Split
+from lidstone.lab.corpus.prepared import CorpusSplit, Prepared
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.recipe.sections import Training
 from lidstone.lab.run.record import (
@@ -255,7 +255,7 @@ def _no_score(model: Any) -> dict[str, float]:
     return {"loss": 0.0, "perplexity": 1.0}
 
 
-def _seconds_of_scoring(scorer: CorpusScorer, model: Any, split: Split, translate: bool) -> float:
+def _seconds_of_scoring(scorer: CorpusScorer, model: Any, split: CorpusSplit, translate: bool) -> float:
     """The time to score a split, from some of its sentences."""
     seconds = _timed(lambda some: scorer.likelihood(model, split, some), len(split), TIMED_SENTENCES)
     if translate:

@@ -19,7 +19,7 @@ import numpy as np
 from lidstone.errors import SmoothingUndefined
 from lidstone.hf.mixture import ThreeScores, mix_scores, mixture_weight
 from lidstone.hf.perplexity import SentenceScores, score_pairs, score_sentences
-from lidstone.lab.corpus.prepared import Prepared, Split
+from lidstone.lab.corpus.prepared import CorpusSplit, Prepared
 from lidstone.lab.evaluation.translation import translate_ids
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.setup import process_count, process_rank, training_text
@@ -84,7 +84,9 @@ class CorpusScorer:
             return {}, {}
         return compare_with_ngram(self.prepared, choice, self.likelihood(model, self.prepared.valid), test)
 
-    def likelihood(self, model: Any, split: Split, every: slice = slice(None), show: bool = False) -> SentenceScores:
+    def likelihood(
+        self, model: Any, split: CorpusSplit, every: slice = slice(None), show: bool = False
+    ) -> SentenceScores:
         """Negative log-likelihoods of the sentences of a split, or of every n-th."""
         eos, targets = self.prepared.vocab.eos, list(split.target)[every]
         with progress_bar(None, "scoring", show=show) as advance:
@@ -93,7 +95,7 @@ class CorpusScorer:
             sources, pad = list(split.source)[every], model.config.pad_token_id
             return score_pairs(model, sources, targets, eos=eos, pad=pad, advance=advance)
 
-    def hypotheses(self, model: Any, split: Split, every: slice = slice(None), show: bool = False) -> list[str]:
+    def hypotheses(self, model: Any, split: CorpusSplit, every: slice = slice(None), show: bool = False) -> list[str]:
         """Translations as text, with subwords and tokenization undone."""
         assert split.source is not None
         sources = list(split.source)[every]
@@ -101,12 +103,12 @@ class CorpusScorer:
             found = translate_ids(model, sources, self.prepared.vocab, self.recipe.evaluation, advance=advance)
         return [self.prepared.target.decode(ids) for ids in found]
 
-    def _shared_likelihood(self, model: Any, split: Split) -> SentenceScores:
+    def _shared_likelihood(self, model: Any, split: CorpusSplit) -> SentenceScores:
         own = self.likelihood(model, split, self._share(split))
         parts = _gathered((own.nll, own.lengths))
         return SentenceScores(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
-    def _shared_bleu(self, model: Any, split: Split) -> float:
+    def _shared_bleu(self, model: Any, split: CorpusSplit) -> float:
         count = self.validated(split)
         lines: list[str] = [""] * count
         own = self.hypotheses(model, split, self._share(split))
@@ -114,11 +116,11 @@ class CorpusScorer:
             lines[rank :: process_count()] = part
         return float(translation_metrics(lines, split.references[:count])["bleu"])
 
-    def _share(self, split: Split) -> slice:
+    def _share(self, split: CorpusSplit) -> slice:
         """The sentences that this process scores during training."""
         return slice(process_rank(), self.validated(split), process_count())
 
-    def validated(self, split: Split) -> int:
+    def validated(self, split: CorpusSplit) -> int:
         """How many sentences of the validation part are scored during training."""
         return min(self.recipe.evaluation.valid_limit or len(split), len(split))
 
@@ -209,5 +211,5 @@ def _both(prepared: Prepared, valid: ThreeScores, test: ThreeScores, name: str) 
     return dict(zip(("valid", "test"), summaries, strict=True))
 
 
-def _ngram_nll(choice: NgramChoice, split: Split) -> Any:
+def _ngram_nll(choice: NgramChoice, split: CorpusSplit) -> Any:
     return -choice.table.token_logprobs(split.target.stream)
