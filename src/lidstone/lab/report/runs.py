@@ -240,7 +240,10 @@ def _run_files(roots: Sequence[Path]) -> list[Path]:
         for file in inside:
             files.setdefault(file.resolve(), file)
     if not files:
-        raise InputError(f"there is no run.json below {', '.join(map(str, roots))}", hint="train something first")
+        raise InputError(
+            f"there is no run.json below {', '.join(map(str, roots))}",
+            hint="train something first, or name packed studies",
+        )
     return list(files.values())
 
 
