@@ -17,10 +17,12 @@ from lidstone.errors import FileFormatError, InputError, TextError, VocabularyMi
 from lidstone.ngram.closure import build, close
 from lidstone.ngram.counts import count
 from lidstone.ngram.formats.arpa import parents_of, read_arpa, words_of, write_arpa
-from lidstone.ngram.formats.arpa_reader import index_words, parse
+from lidstone.ngram.formats.arpa_reader import parse
 from lidstone.ngram.formats.safetensors import load
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
+from lidstone.text.interning import index_words
+from lidstone.text.tokens import PADDING
 from lidstone.text.vocabulary import Vocabulary
 
 MODEL = r"""
@@ -382,9 +384,9 @@ def test_no_cut_goes_unnoticed():
 )  # fmt: skip
 def test_numbers_are_read_as_python_reads_them(number):
     logprobs, backoffs = np.zeros(1), np.zeros(1)
-    text = np.frombuffer(f"{number}\tx\t{number}\n".encode(), np.uint8)
+    text = np.frombuffer(f"{number}\tx\t{number}\n".encode() + PADDING, np.uint8)
     ngrams, lines = np.zeros((1, 1), np.int32), np.zeros(1, np.int64)
-    status, _, _, size = parse(text, 0, 1, True, *index_words([b"x"]), ngrams, logprobs, backoffs, lines)
+    status, _, _, size = parse(text, 0, 1, True, index_words([b"x"]), ngrams, logprobs, backoffs, lines)
     assert (status, size) == (0, 1)
     assert logprobs[0] == pytest.approx(float(number), rel=3e-16)
     assert backoffs[0] == pytest.approx(float(number), rel=3e-16)

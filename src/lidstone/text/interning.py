@@ -98,6 +98,28 @@ def fill_words(table: Any, words: int) -> None:
             store_u32(insert(groups, table.groups.size // 8, ID_BYTES, key), np.uint32(word))
 
 
+def index_words(words: list[bytes]) -> WordTable:
+    """A table of distinct words, numbered in their order."""
+    arena = np.frombuffer(b"".join(word + b"\n" for word in words) + bytes(8), np.uint8).copy()
+    starts = np.cumsum([0, *(len(word) + 1 for word in words)], dtype=np.int64)
+    table = WordTable(empty_table(len(words)), arena, starts)
+    fill_words(table, len(words))
+    return table
+
+
+@njit(nogil=True, cache=True)
+def locate(table: Any) -> Any:
+    """The addresses of a table's parts, for `number_of`; the table must stay alive."""
+    return address_of(table.groups), table.groups.size // 8, address_of(table.arena), address_of(table.starts)
+
+
+@njit(nogil=True, cache=True)
+def number_of(located: Any, text: int, begin: int, end: int) -> Any:
+    """The number of the word text[begin:end], -1 if it is not known."""
+    groups, size, arena, starts = located
+    return _find_word(groups, size, arena, starts, text + begin, end - begin, _key(text, begin, end))[0]
+
+
 @njit(nogil=True, cache=True)
 def _add_word(text: Any, begin: int, end: int, arena: Any, starts: Any, state: Any) -> None:
     used = state[ARENA]

@@ -9,15 +9,15 @@ r"""The text of an ARPA file, in any of its dialects, as words and arrays.
 Fields are separated by tabs or spaces, lines may end as on Windows, blank lines mean nothing, and n-grams come in any
 order. What is wrong is said with the line it stands in.
 
-The inner loop is compiled: lines of n-grams in, arrays out. Words are looked up in an open-addressing table over the
-bytes of all unigrams. Numbers are read to within one unit in the last place, far finer than the seven digits of files.
+The inner loop is compiled: lines of n-grams in, arrays out. Words are looked up in a table of all unigrams
+(`text/interning.py`). Numbers are read to within one unit in the last place, far finer than the seven digits of files.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -25,8 +25,11 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, format_error
 from lidstone.ngram.trie import MAX_ORDER
+from lidstone.text.interning import index_words, locate, number_of
+from lidstone.text.memory import address_of
 from lidstone.text.reader import read_chunks
 from lidstone.text.source import Source, name_of
+from lidstone.text.tokens import PADDING, word_end
 
 _BLANKS = bytes.maketrans(b"\t\r", b"  ")
 
@@ -145,8 +148,8 @@ class _ArpaReader:
             self._add_words(chunk, position)
         room = _room(chunk.count(b"\n", position), self.order)
         inner = self.order < len(self.declared)
-        text = np.frombuffer(chunk, np.uint8)
-        status, position, line, size = parse(text, position, self.order, inner, *self.index, *room.columns)
+        text = np.frombuffer(chunk + PADDING, np.uint8)
+        status, position, line, size = parse(text, position, self.order, inner, self.index, *room.columns)
         if status == FAULT:
             fields = _fields(chunk[position : chunk.index(b"\n", position)])
             self.line += line
@@ -215,38 +218,19 @@ MOST_BACKOFF = 99.0
 """log10 of the largest backoff: the opposite of -99, which files use for zero"""
 
 _TENS = 10.0 ** np.arange(23)
-_EMPTY = -1
-
-
-class Words(NamedTuple):
-    """The words by their bytes."""
-
-    text: NDArray[np.uint8]
-    """all words one after the other"""
-    ends: NDArray[np.int64]
-    """word i is text[ends[i]:ends[i+1]]"""
-    slots: NDArray[np.int32]
-    """the hash table: numbers of words"""
-
-
-def index_words(words: list[bytes]) -> Words:
-    """A table of distinct words, numbered in their order."""
-    text = np.frombuffer(b"".join(words) + b"\n", np.uint8).copy()
-    ends = np.concatenate([[0], np.cumsum(np.fromiter(map(len, words), np.int64, len(words)))])
-    slots = np.full(1 << (2 * len(words) + 16).bit_length(), _EMPTY, np.int32)
-    table = Words(text, ends, slots)
-    _fill(*table)
-    return table
 
 
 @njit(cache=True, nogil=True)
-def parse(text, position, order, with_backoff, words, ends, slots, ngrams, logprobs, backoffs, lines):  # type: ignore[no-untyped-def]
+def parse(text, position, order, with_backoff, table, ngrams, logprobs, backoffs, lines):  # type: ignore[no-untyped-def]
     """Read lines from `position` on; `lines` gets the number of each n-gram's line within this call.
 
+    The text ends with the padding, and `table` holds the words of all unigrams.
     Gives why it stopped, where the line begins at which it did, the number of that line, and how many n-grams it read.
     """
     line = filled = 0
-    while position < len(text):
+    address, size = address_of(text), len(text) - len(PADDING)
+    words = locate(table)
+    while position < size:
         begin = position
         position = _skip(text, position)
         if text[position] == 92:
@@ -255,7 +239,8 @@ def parse(text, position, order, with_backoff, words, ends, slots, ngrams, logpr
             logprobs[filled], position = _number(text, position)
             for i in range(order):
                 position = _skip(text, position)
-                ngrams[filled, i], position = _find(text, position, words, ends, slots)
+                end = word_end(address, position, False)
+                ngrams[filled, i], position = number_of(words, address, position, end), end
                 if ngrams[filled, i] < 0:
                     return FAULT, begin, line, filled
             position = _skip(text, position)
@@ -287,7 +272,7 @@ def _number(text, position):  # type: ignore[no-untyped-def]
     negative = text[position] == 45
     position += negative or text[position] == 43
     if text[position] == 105 or text[position] == 73:  # inf
-        end = _word_end(text, position)
+        end = word_end(address_of(text), position, False)
         good = end - position == 3 and text[position + 1] | 32 == 110 and text[position + 2] | 32 == 102
         return (-np.inf if negative else np.inf) if good else np.nan, end
     mantissa, digits, scale = np.uint64(0), 0, 0
@@ -330,50 +315,3 @@ def _scaled(value, exponent):  # type: ignore[no-untyped-def]
     if exponent < -22 or exponent > 22:
         return value * 10.0**exponent
     return value / _TENS[-exponent] if exponent < 0 else value * _TENS[exponent]
-
-
-@njit(cache=True, nogil=True)
-def _word_end(text, position):  # type: ignore[no-untyped-def]
-    while text[position] != 32 and text[position] != 9 and text[position] != 10 and text[position] != 13:
-        position += 1
-    return position
-
-
-@njit(cache=True, nogil=True)
-def _find(text, begin, words, ends, slots):  # type: ignore[no-untyped-def]
-    """The number of the word that begins here, or -1, and where it ends."""
-    end = _word_end(text, begin)
-    slot = _hash(text, begin, end) & (len(slots) - 1)
-    while slots[slot] != _EMPTY:
-        word = slots[slot]
-        if _same(text, begin, end, words, ends[word], ends[word + 1]):
-            return word, end
-        slot = (slot + 1) & (len(slots) - 1)
-    return np.int32(-1), end
-
-
-@njit(cache=True, nogil=True)
-def _hash(text, begin, end):  # type: ignore[no-untyped-def]
-    key = np.uint64(0xCBF29CE484222325)
-    for i in range(begin, end):
-        key = (key ^ np.uint64(text[i])) * np.uint64(0x100000001B3)
-    return np.int64((key ^ (key >> np.uint64(32))) & np.uint64(0x7FFFFFFF))
-
-
-@njit(cache=True, nogil=True)
-def _same(text, begin, end, words, start, stop):  # type: ignore[no-untyped-def]
-    same = end - begin == stop - start
-    i = 0
-    while same and i < end - begin:
-        same = text[begin + i] == words[start + i]
-        i += 1
-    return same
-
-
-@njit(cache=True, nogil=True)
-def _fill(text, ends, slots):  # type: ignore[no-untyped-def]
-    for word in range(len(ends) - 1):
-        slot = _hash(text, ends[word], ends[word + 1]) & (len(slots) - 1)
-        while slots[slot] != _EMPTY:
-            slot = (slot + 1) & (len(slots) - 1)
-        slots[slot] = word
