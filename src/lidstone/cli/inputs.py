@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from lidstone.errors import LidstoneError
-from lidstone.text.source import COMPRESSED, KIND_NAMES, Kind, kind_of_file
+from lidstone.text.source import COMPRESSED, kind_of_file
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -126,25 +126,10 @@ def _title(run: Path) -> str:
 
 
 def read_table(path: str) -> BackoffTable:
-    """The model in a file: a table of lidstone, ARPA, or a trie of KenLM; `-` is ARPA on standard input."""
-    if "://" in path:
-        from lidstone.ngram.formats.remote import read_remote
+    """The model in a file of any format; `-` is ARPA on standard input."""
+    from lidstone.ngram.scorer.models import load_any_table
 
-        return read_remote(path, lambda file: read_table(str(file)))
-    from lidstone.ngram.formats.arpa import read_arpa
-    from lidstone.ngram.formats.safetensors import load_table
-
-    kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
-    if kind in ("text", "zip"):
-        raise LidstoneError(f"{path} is {KIND_NAMES[kind]}, not a model", hint=_HINTS[kind])
-    ours = kind in ("table", "counts", "safetensors", "kenlm") or path.endswith(".safetensors")
-    return load_table(path) if ours else read_arpa(path)
-
-
-_HINTS: dict[Kind, str] = {
-    "text": "count it and fit a smoother: lidstone count, lidstone fit",
-    "zip": "unpack it first",
-}
+    return load_any_table(path)
 
 
 def write_table(table: BackoffTable, output: str | Path) -> None:

@@ -20,6 +20,7 @@ from lidstone.errors import FileFormatError, InputError, format_error
 from lidstone.ngram.formats.arpa import read_arpa
 from lidstone.ngram.formats.arpa_reader import NgramSection, read_sections
 from lidstone.ngram.formats.kenlm import REST, TRIE, DecodedTrie, Header, is_kenlm_binary, open_binary, read_trie
+from lidstone.ngram.formats.remote import as_url, read_remote
 from lidstone.ngram.formats.safetensors import load_table
 from lidstone.ngram.scorer.blocks import index_word
 from lidstone.ngram.scorer.build import Packed, levels_of_sections, levels_of_table, levels_of_trie, pack
@@ -39,7 +40,7 @@ from lidstone.ngram.scorer.step import (
     VOCAB_VALUE,
 )
 from lidstone.ngram.table import BackoffTable
-from lidstone.text.source import Source, name_of
+from lidstone.text.source import KIND_NAMES, Kind, Source, kind_of_file, name_of
 from lidstone.text.tokens import PADDING, hash_words
 
 
@@ -52,9 +53,20 @@ def load_scorer(path: str | Path) -> Scorer:
 
 
 def load_any_table(path: str | Path) -> BackoffTable:
-    """Load any model as a table; a probing binary of KenLM cannot be one."""
-    head = _head(path)
-    return load_table(path) if is_kenlm_binary(head) or _is_safetensors(head) else read_arpa(path)
+    """Load any model as a table: ARPA (`-` is standard input), a table, or a trie of KenLM, here or at an address."""
+    if url := as_url(path):
+        return read_remote(url, load_any_table)
+    kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
+    if kind in _NO_MODELS:
+        raise InputError(f"{path} is {KIND_NAMES[kind]}, not a model", hint=_NO_MODELS[kind])
+    is_arpa = kind in ("arpa", "binary") and Path(path).suffix != ".safetensors"
+    return read_arpa(str(path)) if is_arpa else load_table(path)
+
+
+_NO_MODELS: dict[Kind, str] = {
+    "text": "count it and fit a smoother: lidstone count, lidstone fit",
+    "zip": "unpack it first",
+}
 
 
 def _head(path: str | Path) -> bytes:
