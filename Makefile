@@ -42,12 +42,14 @@ lint: .venv/.installed
 EXTRA ?= alone
 OTHER := .venv/other-$(EXTRA)
 test-extra:
+	rm -rf build
 	$(PYTHON) -m venv $(OTHER)
 	$(OTHER)/$(SCRIPTS)/python -m pip install -qq $(if $(filter alone,$(EXTRA)),.,".[$(EXTRA)]") pytest pytest-xdist hypothesis tomli packaging
 	$(TEST_ENV) $(OTHER)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" -rs tests
 
 # The lowest versions that pyproject.toml allows, of the packages that lidstone alone needs.
 test-lowest:
+	rm -rf build
 	$(PYTHON) -m venv .venv/lowest
 	.venv/lowest/$(SCRIPTS)/python -m pip install -qq uv
 	.venv/lowest/$(SCRIPTS)/uv pip install -q --python .venv/lowest --resolution lowest-direct .
@@ -75,7 +77,7 @@ lock: .venv/.installed
 
 # A wheel and a sdist in dist/, checked, and the wheel tried in an empty environment; with TAG=v1.2.3 that it is that version.
 package:
-	rm -rf dist .venv/package && $(PYTHON) -m venv .venv/package
+	rm -rf build dist .venv/package && $(PYTHON) -m venv .venv/package
 	.venv/package/$(SCRIPTS)/python -m pip install -qq build twine
 	.venv/package/$(SCRIPTS)/python -m build --outdir dist .
 	.venv/package/$(SCRIPTS)/python -m twine check --strict dist/*
