@@ -7,15 +7,18 @@ checksums, so a changed number may pass; but whatever loads must score.
 from __future__ import annotations
 
 import contextlib
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import lidstone as ld
 from lidstone.errors import FileFormatError, LidstoneError
 from lidstone.ngram.formats.kenlm import table_of_binary
-from lidstone.ngram.scorer.models import scorer_of_binary
-from lidstone.ngram.scorer.step import UNIGRAM_BYTES, UNIGRAMS, VOCAB, VOCAB_BUCKETS
+from lidstone.ngram.scorer.models import scorer_of_arpa, scorer_of_binary, scorer_of_table
+from lidstone.ngram.scorer.step import TABLES, UNIGRAM_BYTES, UNIGRAMS, VOCAB, VOCAB_BUCKETS
+from lidstone.text.tokens import hash_words
 
 FILES = Path(__file__).parents[1] / "golden" / "files" / "kenlm"
 BINARIES = sorted(path.name for path in FILES.glob("*.bin"))
@@ -89,6 +92,72 @@ def test_ids_beyond_the_unigrams_are_refused(tmp_path: Path) -> None:
     (tmp_path / "far.bin").write_bytes(data.tobytes())
     with pytest.raises(LidstoneError, match="has the id 4294967295 among 23 words"):
         scorer_of_binary(tmp_path / "far.bin")
+
+
+def word_of_hash_zero() -> bytes:
+    """Sixteen printable bytes: the first eight are tried, and MurmurHash64A is solved for the others.
+
+    The last steps of the hash give 0 for 0 only: with h after the first block, x = k * m and x' = x ^ (x >> 47) of the
+    second block k, h must be x' * m. As 47 > 32, x = x' ^ (x' >> 47).
+    """
+    m, low = 0xC6A4A7935BD1E995, 2**64 - 1
+    inverse = pow(m, -1, 2**64)
+    for number in range(1_000_000):
+        first = b"w%07d" % number
+        x = int.from_bytes(first, "little") * m & low
+        h = (16 * m & low ^ ((x ^ x >> 47) * m & low)) * m & low
+        mixed = h * inverse & low
+        second = ((mixed ^ mixed >> 47) * inverse & low).to_bytes(8, "little")
+        if all(32 < byte < 127 for byte in second):
+            return first + second
+    raise AssertionError("no word found")
+
+
+def test_a_word_whose_hash_is_zero_follows_no_unchecked_id(tmp_path: Path) -> None:
+    """It is looked for as key 0, and the slots with key 0 are the empty ones, where a sound file has zeros."""
+    word = word_of_hash_zero()
+    assert hash_words([word, b""]).tolist() == [0, 0]
+    sound = scorer_of_binary(FILES / "probing.bin")
+    for text in (word, b"", word + b" the cat"):
+        assert sound.index(text) == sound.unk
+        sound.score(text)
+    start = int(sound.packed.layout[VOCAB]) - sound.packed.data.ctypes.data
+    data = np.frombuffer((FILES / "probing.bin").read_bytes(), np.uint8).copy()
+    entries = data[start : start + 12 * int(sound.packed.layout[VOCAB_BUCKETS])].view([("key", "<u8"), ("id", "<u4")])
+    empty = np.flatnonzero(entries["key"] == 0)
+    entries["id"][empty] = 7  # where KenLM finds a word that was entered with this hash
+    (tmp_path / "near.bin").write_bytes(data.tobytes())
+    assert scorer_of_binary(tmp_path / "near.bin").index(word) == 7
+    entries["id"][empty] = 2**31
+    (tmp_path / "far.bin").write_bytes(data.tobytes())
+    with pytest.raises(FileFormatError, match="has the id 2147483648 among 23 words"):
+        scorer_of_binary(tmp_path / "far.bin")
+
+
+def test_empty_slots_hold_finite_numbers_too(tmp_path: Path) -> None:
+    sound = scorer_of_binary(FILES / "probing.bin").packed
+    data = np.frombuffer((FILES / "probing.bin").read_bytes(), np.uint8).copy()
+    start, buckets = int(sound.layout[TABLES]) - sound.data.ctypes.data, int(sound.layout[TABLES + 1])
+    bigrams = data[start : start + 16 * buckets].view([("key", "<u8"), ("values", "<f4", 2)])
+    bigrams["values"][np.flatnonzero(bigrams["key"] == 0)[0]] = np.nan
+    (tmp_path / "nan.bin").write_bytes(data.tobytes())
+    with pytest.raises(FileFormatError, match="not finite"):
+        scorer_of_binary(tmp_path / "nan.bin")
+
+
+def test_own_scorers_find_a_word_whose_hash_is_zero() -> None:
+    word = word_of_hash_zero().decode()
+    unigrams = f"-.3 {word} -.2\n-.4 </s>\n-1 <unk>\n-99 <s>\n"
+    arpa = f"\\data\\\nngram 1=4\nngram 2=1\n\\1-grams:\n{unigrams}\\2-grams:\n-.1 {word} {word}\n\\end\\\n"
+    scorer = scorer_of_arpa(io.BytesIO(arpa.encode()))
+    assert word in scorer
+    assert "unknown" not in scorer
+    assert scorer.score(f"{word} {word}") == pytest.approx(
+        -0.3 - 0.1 - 0.2 - 0.4
+    )  # the last: backed off after the word
+    assert scorer.score_words(word)[0][2] is False
+    table = ld.AddLambda(0.5).fit(ld.count_text(io.BytesIO(f"{word} b\n".encode()), order=2))
+    assert word in scorer_of_table(table)
 
 
 def test_an_empty_file_and_a_folder(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ entry: a key and its value. Ours (`grouped`) consist of groups of 64 bytes, one 
 and their values of 4 bytes, or four and their values of 8. One look-up then reads one line, and compares all its keys
 at once. In both kinds key 0 is an empty entry, and a key that finds its place taken is in one of the next. A full group
 that such keys have passed says so by the order of its last two keys: a key that is in no group is seen to be missing in
-the first one.
+the first one. Our tables hold key 0 as key 1; KenLM's hold it as it is, in a slot that looks empty.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def find(table, slots, value, grouped, key):  # type: ignore[no-untyped-def]
     """
     if not grouped:
         return find_in_slots(table, slots, value, key)
+    key |= np.uint64(key == 0)
     group = group_of(slots, key)
     at, going_on = find_in_group(table + group * GROUP, value, key)
     return find_later(table, slots, value, group, key) if going_on else at
@@ -70,13 +71,12 @@ def find(table, slots, value, grouped, key):  # type: ignore[no-untyped-def]
 def find_in_group(begin, value, key):  # type: ignore[no-untyped-def]
     """The address of the key's value in this group, or 0; and whether it may be in a later group.
 
-    A later group has keys of this one if the last of its keys is smaller than the one before it, and not 0. Key 0 would
-    match the empty entries.
+    A later group has keys of this one if the last of its keys is smaller than the one before it, and not 0.
     """
     each = 5 if value == 4 else 4  # entries_per_group
     matching = equal_u64(begin, key) & ((1 << each) - 1)
     at = begin + 8 * each + value * np.int64(trailing_zeros(matching | 128))
-    missing = (matching == 0) | (key == 0)
+    missing = matching == 0
     last, before = load_u64(begin + 8 * each - 8), load_u64(begin + 8 * each - 16)
     return (np.int64(0) if missing else at), missing & (last != 0) & (last < before)
 
@@ -125,6 +125,7 @@ def insert(table, groups, value, key):  # type: ignore[no-untyped-def]
     The last two keys of a full group fall once a key has passed it, and rise before.
     """
     each = 5 if value == 4 else 4  # entries_per_group
+    key |= np.uint64(key == 0)
     group = group_of(groups, key)
     begin = table + group * GROUP
     while load_u64(begin + 8 * each - 8) != 0:

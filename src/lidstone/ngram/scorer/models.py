@@ -170,19 +170,19 @@ def _buckets(count: int, multiplier: float) -> int:
 
 
 def _check_words(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int64], path: str | Path) -> None:
-    """All ids must be unigrams: scoring follows them unasked."""
+    """All ids must be unigrams, also in empty slots: a word whose hash is 0 finds these, and scoring follows them."""
     version = data[header.size : header.size + 4].view("<u4")[0]
     if version != 0:
         raise format_error(path, f"its vocabulary has version {version}, and lidstone reads version 0")
     start = layout[VOCAB]
     entries = data[start : start + layout[VOCAB_BUCKETS] * (8 + VOCAB_VALUE)].view(_ENTRY)
-    wrong = (entries["key"] != 0) & (entries["id"] > header.counts[0])
+    wrong = entries["id"] > header.counts[0]
     if wrong.any():
         raise format_error(path, f"its vocabulary has the id {entries['id'][wrong][0]} among {header.counts[0]} words")
 
 
 def _check_numbers(data: NDArray[np.uint8], header: Header, layout: NDArray[np.int64], path: str | Path) -> None:
-    """Every log probability and backoff must be finite; one pass over the file, which is then in the page cache."""
+    """Every number must be finite, in empty slots too; one pass over the file, which is then in the page cache."""
     width = int(layout[UNIGRAM_BYTES])
     tables = [(int(layout[UNIGRAMS]), header.counts[0] + 1, width, 0)]
     for k in range(header.order - 1):
@@ -191,14 +191,8 @@ def _check_numbers(data: NDArray[np.uint8], header: Header, layout: NDArray[np.i
     for order, (start, count, size, key) in enumerate(tables, start=1):
         rows = data[start : start + count * size].reshape(count, size)
         for first in range(0, count, _CHUNK):
-            if not _are_finite(rows[first : first + _CHUNK], key):
+            if not np.isfinite(rows[first : first + _CHUNK, key:].view("<f4")).all():
                 raise format_error(path, f"an n-gram of order {order} has a probability or backoff that is not finite")
-
-
-def _are_finite(rows: NDArray[np.uint8], key: int) -> bool:
-    """Whether the numbers behind the key are finite in all rows that are in use; key 0 is an empty slot."""
-    finite = np.isfinite(rows[:, key:].view("<f4")).all(1)
-    return bool((finite | ~rows[:, :key].any(1) if key else finite).all())
 
 
 def _with_specials(layout: NDArray[np.int64], path: str | Path) -> NDArray[np.int64]:
