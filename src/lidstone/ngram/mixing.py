@@ -160,6 +160,29 @@ def on_common_ids(tables: Sequence[BackoffTable]) -> list[BackoffTable]:
     return [_extended(_renumbered(table, vocab), order) for table in tables]
 
 
+def on_vocabulary(table: BackoffTable, vocab: Vocabulary) -> BackoffTable:
+    """The same distribution over a vocabulary that has all of the table's words; its other words get none.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.ngram.smoothers.add_lambda import AddLambda
+    >>> table = AddLambda(lam=1).fit(count([[2]], Vocabulary.from_words(["b"]), order=1))
+    >>> on_vocabulary(table, Vocabulary.from_words(["a", "b"])).prob([()]).tolist()       # <unk> </s> a b
+    [[0.2, 0.4, 0.0, 0.4]]
+    """
+    if table.vocab.tokens is None or vocab.tokens is None:
+        table.require(vocab)
+    names = _names(table.vocab, _spelling([vocab], "eos"), _spelling([vocab], "unk"))
+    known = (set(vocab.index), {name for name, number in vocab.index.items() if vocab.events[number]})
+    missing = [name for name, event in zip(names, table.vocab.events, strict=True) if name not in known[int(event)]]
+    if missing:
+        shown = ", ".join(missing[:3])
+        raise VocabularyMismatch(
+            f"{len(missing)} of the table's {len(names)} words are not in the vocabulary, such as {shown}",
+            hint="count and fit again with the tokenizer in use",
+        )
+    return _renumbered(table, vocab)
+
+
 def on_common_trie(tables: Sequence[BackoffTable]) -> list[BackoffTable]:
     """The same distributions on the union of all n-grams; the tables must share ids and order."""
     trie = tables[0].trie

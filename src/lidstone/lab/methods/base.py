@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lidstone.errors import FileFormatError
 from lidstone.lab.methods import METHODS, load_method
@@ -54,13 +54,18 @@ class TrainingText:
     valid: NDArray[Any]
     """the validation text, for what is learned from held-out text"""
     cache: Path
+    more: NDArray[Any] | None = None
+    """the text that the table is fitted to, if it is not the training text"""
+    given: BackoffTable | None = None
+    """the table of `regularizer.table`"""
 
-    def count(self, order: int) -> Counts:
-        """Counts of the training text, from the cache if they are there."""
+    def count(self, order: int, stream: NDArray[Any] | None = None) -> Counts:
+        """Counts of the training text, or of another, from the cache if they are there."""
         from lidstone.ngram.counts import count
 
-        key = _hash(self.stream.tobytes(), self.vocab.fingerprint, order)
-        return self._cached("counts", key, lambda: count(self.stream, self.vocab, order))
+        text = self.stream if stream is None else stream
+        key = _hash(text.tobytes(), self.vocab.fingerprint, order)
+        return self._cached("counts", key, lambda: count(text, self.vocab, order))
 
     def fit(self, name: str, smoother: Any, counts: Counts) -> BackoffTable:
         """The table of a smoother, from the cache if it is there."""
@@ -69,8 +74,10 @@ class TrainingText:
         return found
 
     def table(self, settings: Regularizer, counts: Counts | None = None) -> BackoffTable:
-        """The table of a recipe's smoother, of the whole training text or of other counts."""
-        counts = counts or self.count(settings.order)
+        """The table of a recipe: that of a file, or of its smoother and the text of the table or other counts."""
+        if self.given is not None:
+            return self.given
+        counts = counts or self.count(settings.order, self.more)
         return self.fit(str(settings.smoother), settings.make_smoother(counts, self.valid), counts)
 
     def folds(self, number: int) -> NDArray[np.int64]:
@@ -146,7 +153,7 @@ class TrainingMethod:
         return {
             "kind": self.kind,
             "smoother": settings.smoother,
-            "parameters": dict(settings.parameters),
+            "parameters": {**settings.parameters, **settings.table_origin},
             "order": None,
             "gamma_plus": plus,
             "gamma_minus": minus,
@@ -214,7 +221,7 @@ class ScheduleSection(Section):
 class Regularizer(Section):
     """What is added to the cross-entropy: a smoother as regularizer, or a baseline."""
 
-    LATER = frozenset({"noise", "folds"})
+    LATER = frozenset({"noise", "folds", "text", "table"})
 
     name: str = ""
     """The label in tables; by default the smoother or the kind."""
@@ -243,6 +250,10 @@ class Regularizer(Section):
     """noising: what inputs are replaced with; kneser-ney replaces targets, too."""
     folds: Annotated[int, Field(ge=2)] | None = None
     """residual: each training sentence uses a table that was fitted without its fold; null: the table of all text."""
+    text: tuple[str, ...] = ()
+    """The text that the table is fitted to, if not the training text: files, globs, or the name of a corpus."""
+    table: str | None = None
+    """A table instead of a smoother: a file of lidstone, ARPA, or a KenLM trie, over the tokens of the run."""
 
     @property
     def strengths(self) -> tuple[float, float]:
@@ -250,6 +261,13 @@ class Regularizer(Section):
         plus = self.gamma if self.gamma_plus is None else self.gamma_plus
         minus = self.gamma if self.gamma_minus is None else self.gamma_minus
         return plus or 0.0, minus or 0.0
+
+    @property
+    def table_origin(self) -> dict[str, Any]:
+        """What the table is made from, as reports show it; empty for one table of the training text."""
+        text = ", ".join(Path(name).name for name in self.text)
+        origin = {"folds": self.folds, "text": text, "table": self.table and Path(self.table).name}
+        return {key: value for key, value in origin.items() if value}
 
     @property
     def method(self) -> TrainingMethod:
@@ -279,13 +297,19 @@ class Regularizer(Section):
         """The parameters without those that are learned."""
         return {key: value for key, value in self.parameters.items() if not (self._learns_weights and key == "weights")}
 
+    @field_validator("text", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
     @model_validator(mode="before")
     @classmethod
     def _imply(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        kind = str(values.get("kind") or ("smoother" if values.get("smoother") else "none")).replace("-", "_")
-        name = values.get("name") or (load_method(kind).default_name(values.get("smoother")) if kind in METHODS else "")
+        source = values.get("smoother") or ("table" if values.get("table") else None)
+        kind = str(values.get("kind") or ("smoother" if source else "none")).replace("-", "_")
+        name = values.get("name") or (load_method(kind).default_name(source) if kind in METHODS else "")
         return {**values, "kind": kind, "name": name}
 
     @model_validator(mode="after")
@@ -294,8 +318,14 @@ class Regularizer(Section):
 
         if self.gamma is not None and (self.gamma_plus, self.gamma_minus) != (None, None):
             raise ValueError("give either gamma or gamma_plus and gamma_minus")
-        if self.method.has_smoother != (self.smoother is not None):
-            raise ValueError(f"kind {self.kind} and smoother {self.smoother} contradict each other")
+        if self.table is not None and (self.smoother, self.parameters, self.text) != (None, {}, ()):
+            raise ValueError("give either a table or a smoother with its parameters and its text")
+        if self.method.has_smoother != (self.smoother is not None or self.table is not None):
+            raise ValueError(f"kind {self.kind} and smoother {self.smoother or self.table} contradict each other")
+        if self.text and not self.method.has_smoother:
+            raise ValueError(f"text is that of a smoother's table, and kind {self.kind} has none")
+        if self.folds and (self.text or self.table):
+            raise ValueError("folds are those of the training text: leave out text and table")
         self.method.check(self)
         if self.folds is not None and not self.method.has_folds:
             raise ValueError(f"folds are for kind residual, not {self.kind}")

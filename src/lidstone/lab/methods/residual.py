@@ -70,8 +70,7 @@ class ResidualMethod(TrainingMethod):
         return residual.take_folds if residual is not None and settings.folds else None
 
     def describe(self, settings: Regularizer) -> dict[str, Any]:
-        folds = {"folds": settings.folds} if settings.folds else {}
-        return super().describe(settings) | {"parameters": {**settings.parameters, **folds}, "order": settings.order}
+        return super().describe(settings) | {"order": settings.order}
 
 
 def log_table(table: BackoffTable) -> BackoffTable:

@@ -34,7 +34,7 @@ class SmootherMethod(TableMethod):
         return super().describe(settings) | own
 
     def table(self, settings: Regularizer, text: TrainingText, counts: Counts) -> BackoffTable:
-        return text.table(settings, counts)
+        return text.table(settings)
 
 
 METHOD = SmootherMethod()

@@ -10,6 +10,7 @@ and impossible values are `RecipeError`s that name the key, the nearest known na
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,7 +189,19 @@ def _relative_to(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
         part = values.get(section)
         if isinstance(part, dict) and isinstance(part.get(key), str) and Path(_join(folder, part[key])).exists():
             part[key] = _join(folder, part[key])
+    methods = values.get("methods")
+    for method in (values.get("regularizer"), *(methods if isinstance(methods, list) else ())):
+        if isinstance(method, dict):
+            method |= {key: _join_found(folder, method[key]) for key in ("text", "table") if key in method}
     return values
+
+
+def _join_found(folder: Path, value: Any) -> Any:
+    """Like `_join`, but only for what exists there: the text of a table may be the name of a corpus."""
+    if isinstance(value, list):
+        return [_join_found(folder, item) for item in value]
+    joined = _join(folder, value)
+    return joined if isinstance(value, str) and glob(joined, recursive=True) else value  # noqa: PTH207
 
 
 def _join(folder: Path, value: Any) -> Any:

@@ -28,6 +28,7 @@ from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.setup import training_text
+from lidstone.lab.run.table_text import table_source
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
@@ -48,12 +49,20 @@ class RunBusy(RunError):
 
 def run_id(recipe: Recipe, prepared: Prepared) -> str:
     """The first 12 hex digits of the hash of recipe, data and seed."""
-    return identity(recipe, prepared.signature, prepared.vocab.token_fingerprint)
+    source = table_source(prepared, recipe.regularizer)
+    return identity(recipe, prepared.signature, prepared.vocab.token_fingerprint, source)
 
 
-def identity(recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str) -> str:
-    """The id of a run, from values that its record has: the checksums of the corpus and the vocabulary's hash."""
+def identity(
+    recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str, source: Mapping[str, Any] | None = None
+) -> str:
+    """The id of a run, from values that its record has: the checksums of the corpus and the vocabulary's hash.
+
+    `source` is the text or the file of the table, if it is not the training text: its content counts, not its path.
+    """
     config = recipe.to_dict()
+    for key in {"text", "table"} & set(config["regularizer"]):
+        config["regularizer"][key] = dict(source or {})["sha256"]
     for section in _IRRELEVANT:
         config.pop(section, None)
     config["training"].pop("threads")
@@ -166,7 +175,7 @@ def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None
     text = training_text(prepared)
     counts = text.count(order)
     tables = {}
-    for method in (method for method in methods if method.order == order):
+    for method in (method for method in methods if method.order == order and not method.table_origin):
         with contextlib.suppress(LidstoneError):  # training that method reports it
             tables[method.name] = text.table(method, counts)
     if not tables:

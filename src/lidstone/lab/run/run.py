@@ -37,6 +37,7 @@ from lidstone.lab.run.record import (
 from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import CorpusScorer
 from lidstone.lab.run.setup import Setup, first_process_first, process_count, process_rank, set_up
+from lidstone.lab.run.table_text import table_source
 
 Watch = Callable[[dict[str, float]], None]
 TIMED_UPDATES = 6
@@ -177,6 +178,7 @@ def _record(
             "model_parameters": parameter_count(model),
             **({"window": window_of(model)} if recipe.task == "lm" else {}),
             "table": _table_signature(model, loss),
+            **({"table_source": source} if (source := table_source(prepared, recipe.regularizer)) else {}),
             "metric": metrics.get("bleu_signature", "perplexity per token"),
             "processes": process_count(),
         },

@@ -23,6 +23,7 @@ from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingText
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.batches import Batches, BatchSize
 from lidstone.lab.run.models import PAD
+from lidstone.lab.run.table_text import table_of_file, table_text
 
 if TYPE_CHECKING:
     from lidstone.loss.losses import SmoothedLoss
@@ -50,7 +51,11 @@ def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
 
     if recipe.training.threads is not None:
         torch.set_num_threads(recipe.training.threads)
-    model, settings, text = make_model(recipe, prepared), recipe.regularizer, training_text(prepared)
+    model, settings, text = (
+        make_model(recipe, prepared),
+        recipe.regularizer,
+        training_text(prepared, recipe.regularizer),
+    )
     with first_process_first():
         settings.method.change_model(settings, text, model)
         batch_change = settings.method.batch_change(settings, text, model)
@@ -63,10 +68,14 @@ def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
     return Setup(model, batches, loss, batch_change)
 
 
-def training_text(prepared: Prepared) -> TrainingText:
-    """The text of a prepared corpus as methods read it; counts and tables are cached beside the corpora."""
-    train = prepared.train.target
-    return TrainingText(prepared.vocab, train.stream, train.lengths, prepared.valid.target.stream, cache_root())
+def training_text(prepared: Prepared, settings: Regularizer | None = None) -> TrainingText:
+    """The text of a prepared corpus as a method reads it; counts and tables are cached beside the corpora."""
+    train, settings = prepared.train.target, settings or Regularizer()
+    more = table_text(prepared, settings.text).stream if settings.text else None
+    given = table_of_file(prepared, settings) if settings.table else None
+    return TrainingText(
+        prepared.vocab, train.stream, train.lengths, prepared.valid.target.stream, cache_root(), more, given
+    )
 
 
 def make_loss(settings: Regularizer, text: TrainingText, steps: int, *, linear: bool = False) -> SmoothedLoss:

@@ -39,6 +39,7 @@ from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import MAX_ORDER
 from lidstone.text.memory import address_of, load_u64
 from lidstone.text.tokens import hash_words
+from lidstone.text.vocabulary import Vocabulary
 
 MAGIC = b"mmap lm http://kheafield.com/code"
 _VERSION = MAGIC + b" format version "
@@ -130,8 +131,8 @@ def open_binary(path: str | Path) -> tuple[NDArray[np.uint8], Header]:
     return data, read_header(data, path)
 
 
-def table_of_binary(path: str | Path) -> BackoffTable:
-    """A trie binary as a table. A probing binary keeps only hashes of its n-grams: it cannot give rows."""
+def table_of_binary(path: str | Path, vocab: Vocabulary | None = None) -> BackoffTable:
+    """A trie binary as a table; `vocab` as in `read_arpa`. A probing binary has only hashes of its n-grams, no rows."""
     data, header = open_binary(path)
     if header.kind < TRIE:
         raise InputError(
@@ -141,7 +142,7 @@ def table_of_binary(path: str | Path) -> BackoffTable:
     trie = read_trie(data, header, path)
     if trie.words is None:
         raise InputError(f"{path} was built without its words (build_binary -v)", hint="build it again with them")
-    return table_of_sections(trie.words, trie.sections, str(path), kind="kenlm")
+    return table_of_sections(trie.words, trie.sections, str(path), vocab, kind="kenlm")
 
 
 _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])

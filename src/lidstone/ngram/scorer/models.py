@@ -19,9 +19,19 @@ from numpy.typing import NDArray
 from lidstone.errors import FileFormatError, InputError, format_error
 from lidstone.ngram.formats.arpa import read_arpa
 from lidstone.ngram.formats.arpa_reader import NgramSection, read_sections
-from lidstone.ngram.formats.kenlm import REST, TRIE, DecodedTrie, Header, is_kenlm_binary, open_binary, read_trie
+from lidstone.ngram.formats.kenlm import (
+    REST,
+    TRIE,
+    DecodedTrie,
+    Header,
+    is_kenlm_binary,
+    open_binary,
+    read_trie,
+    table_of_binary,
+)
 from lidstone.ngram.formats.remote import as_url, read_remote
 from lidstone.ngram.formats.safetensors import load_table
+from lidstone.ngram.mixing import on_vocabulary
 from lidstone.ngram.scorer.blocks import index_word
 from lidstone.ngram.scorer.build import Packed, levels_of_sections, levels_of_table, levels_of_trie, pack
 from lidstone.ngram.scorer.scorer import Scorer
@@ -42,6 +52,7 @@ from lidstone.ngram.scorer.step import (
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.source import KIND_NAMES, Kind, Source, kind_of_file, name_of
 from lidstone.text.tokens import PADDING, hash_words
+from lidstone.text.vocabulary import Vocabulary
 
 
 def load_scorer(path: str | Path) -> Scorer:
@@ -52,15 +63,20 @@ def load_scorer(path: str | Path) -> Scorer:
     return scorer_of_table(load_table(path)) if _is_safetensors(head) else scorer_of_arpa(path)
 
 
-def load_any_table(path: str | Path) -> BackoffTable:
-    """Load any model as a table: ARPA (`-` is standard input), a table, or a trie of KenLM, here or at an address."""
+def load_any_table(path: str | Path, vocab: Vocabulary | None = None) -> BackoffTable:
+    """Load any model as a table: ARPA (`-` is standard input), a table, or a trie of KenLM, here or at an address.
+
+    With `vocab` its words get the ids of that vocabulary; one that is not there is a `VocabularyMismatch`.
+    """
     if url := as_url(path):
-        return read_remote(url, load_any_table)
+        return read_remote(url, lambda file: load_any_table(file, vocab))
     kind = kind_of_file(path)[0] if Path(path).is_file() else "arpa"
     if kind in _NO_MODELS:
         raise InputError(f"{path} is {KIND_NAMES[kind]}, not a model", hint=_NO_MODELS[kind])
     is_arpa = kind in ("arpa", "binary") and Path(path).suffix != ".safetensors"
-    return read_arpa(str(path)) if is_arpa else load_table(path)
+    if is_arpa or kind == "kenlm":
+        return read_arpa(str(path), vocab) if is_arpa else table_of_binary(path, vocab)
+    return load_table(path) if vocab is None else on_vocabulary(load_table(path), vocab)
 
 
 _NO_MODELS: dict[Kind, str] = {
