@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lidstone.errors import DataError, TextError
+from lidstone.errors import DataError, FileFormatError, TextError
 from lidstone.text.bpe import BPE
 from lidstone.text.vocabulary import EOS, UNK, Vocabulary
 
@@ -130,7 +131,7 @@ class TextPipeline:
 
     def _load(self, auto: Any, what: str, hint: str) -> Any:
         try:
-            return auto.from_pretrained(self.checkpoint)
+            return load_pretrained(auto, str(self.checkpoint))
         except (OSError, ValueError) as error:
             raise DataError(f"the checkpoint {self.checkpoint} has no {what} that can be loaded", hint=hint) from error
 
@@ -147,6 +148,19 @@ class TextPipeline:
         merges, vocab = values.pop("merges"), Vocabulary.from_dict(values.pop("vocab"))
         bpe = None if merges is None else BPE(tuple((left, right) for left, right in merges))
         return replace(cls(**values), bpe=bpe, vocab=vocab)
+
+
+def load_pretrained(auto: Any, source: str | Path, **options: Any) -> Any:
+    """`from_pretrained` of a class of transformers, which never runs code that the folder brings along."""
+    try:
+        return auto.from_pretrained(source, **{**options, "trust_remote_code": False})
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise FileFormatError(
+            f"{source} needs Python code of its own, which lidstone does not run",
+            hint="use a model and a tokenizer whose classes are part of transformers",
+        ) from error
 
 
 def tokenize_lines(lines: Iterable[str], language: str, *, normalize: bool = False) -> Iterator[str]:

@@ -8,10 +8,12 @@ Face reads what `save_pretrained` writes, without lidstone: the sinusoids are sa
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
+from lidstone.lab.corpus.pipeline import load_pretrained
 from lidstone.lab.recipe.sections import ModelSpec
 
 if TYPE_CHECKING:
@@ -51,9 +53,20 @@ def load_model(path: str | Path) -> PreTrainedModel:
     """Read what `save_pretrained` wrote; sinusoid positions stay fixed in further training."""
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    config = AutoConfig.from_pretrained(path)
-    auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    model = auto.from_pretrained(path)
+    if not any(Path(path).glob("*.safetensors")) and any(Path(path).glob("*.bin")):
+        raise FileFormatError(
+            f"{path} has pickled weights, which could run code, and no model.safetensors",
+            hint="save the model again with save_pretrained of transformers",
+        )
+    try:
+        config = load_pretrained(AutoConfig, path)
+        auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = load_pretrained(auto, path, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"cannot load the checkpoint {path}: {reason}", hint="use a folder made by save_pretrained"
+        ) from error
     if getattr(config, "sinusoid_positions", False):
         freeze_positions(model, model.model.decoder.embed_positions.weight.detach())
     return model
@@ -72,9 +85,9 @@ def _auto(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
 
     ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     values = {**ids, **spec.options, "vocab_size": vocab_size}
-    make = AutoConfig.from_pretrained if path.suffix == ".json" else AutoConfig.for_model
+    make = partial(load_pretrained, AutoConfig) if path.suffix == ".json" else AutoConfig.for_model
     try:
-        plain = make(spec.checkpoint)
+        plain = make(str(path))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{spec.checkpoint} is not a checkpoint folder, configuration file or known model type",
@@ -84,20 +97,14 @@ def _auto(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
     if unknown:
         raise InputError(f"{spec.checkpoint} has no option {unknown[0]!r}", hint="see model.options")
     try:
-        return AutoModelForCausalLM.from_config(make(spec.checkpoint, **values))
+        return AutoModelForCausalLM.from_config(make(str(path), **values), trust_remote_code=False)
     except Exception as error:  # each architecture raises its own
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{spec.checkpoint} cannot be built: {reason}", hint="see model.options") from error
 
 
 def _checkpoint(path: Path, vocab_size: int) -> PreTrainedModel:
-    try:
-        model = load_model(path)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"cannot load the checkpoint {path}: {reason}", hint="use a folder made by save_pretrained"
-        ) from error
+    model = load_model(path)
     size = model.get_output_embeddings().weight.shape[0]
     if size != vocab_size:
         raise VocabularyMismatch(
