@@ -138,19 +138,23 @@ def count(
 ) -> Counts:
     """Count the n-grams of orders 1..n in rows of ids: lists, arrays, a Hugging Face data set, or a column of one.
 
-    With `append_eos=True` each row is a sentence and is closed with eos unless it ends with it; eos before it (a
-    model's bos may be the same id) and more of it after the end (padding may be, too) are left out. With
-    `append_eos=False` rows are blocks of a packed stream, in which eos alone ends a sentence. Left open, rows of one
-    length, unpadded and with eos inside are taken for such blocks. A single array is one stream. Rows of text are
-    encoded with `tokenizer`; `column` names the column of a data set, input_ids or text unless given.
+    A row is a sentence and is closed with eos unless it ends with it; eos before it (a model's bos may be the same id)
+    and more of it after the end (padding may be, too) are left out. There are two exceptions. Rows that mostly end with
+    eos and the same one to four ids (ChatML: `<|im_end|>`, newline) are chats, and no row of them is closed. Unpadded
+    rows of one length are blocks of a packed stream, in which eos alone ends a sentence: two rows with eos inside; or
+    four rows of eight ids or more without any eos, and a warning. `append_eos=True` closes every row;
+    `append_eos=False` reads any rows as blocks.
+
+    A single array is one stream. Rows of text are encoded with `tokenizer`; `column` names the column of a data set,
+    input_ids or text unless given.
 
     >>> count([[2, 1], [2]], Vocabulary(size=3, eos=0), order=1).counts.tolist()
     [2, 1, 2, 2]
     """
     check_order(order)
     check_vocabulary(vocab)
-    ids = id_stream(sentences, vocab, append_eos=append_eos, tokenizer=tokenizer, column=column)
-    return count_ids(ids, vocab, order, thresholds=thresholds)
+    stream = id_stream(sentences, vocab, append_eos=append_eos, tokenizer=tokenizer, column=column)
+    return _count(stream, vocab, order, thresholds)
 
 
 def count_text(

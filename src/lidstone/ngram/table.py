@@ -230,18 +230,20 @@ class BackoffTable:
         Ids that cannot be predicted (padding) are passed over and get no entry.
         """
         tokens = np.ascontiguousarray(self.vocab.check_ids(ids), np.int32)
-        stream = sentence_stream(tokens, self.vocab)
-        return query.score_stream(self.trie, self.scored_values, self.stored_backoffs, stream)
+        return self._score(sentence_stream(tokens, self.vocab))
 
     def perplexity(self, sentences: Sentences) -> Perplexity:
         """Exp of the mean negative log-probability per token, ends of sentences too; rows are read as `count` does."""
-        ids = id_stream(sentences, self.vocab)
-        logprobs = self.token_logprobs(ids)
+        stream = id_stream(sentences, self.vocab)
+        logprobs = self._score(stream)
         if not len(logprobs):
             raise InputError("there is nothing to score: no sentence has a token", hint="give some text")
-        oov = 0 if self.vocab.unk is None else int((ids == self.vocab.unk).sum())
+        oov = 0 if self.vocab.unk is None else int((stream == self.vocab.unk).sum())
         value = perplexity_of(float(logprobs.sum()), len(logprobs))
         return Perplexity(value, len(logprobs), oov, self.vocab.event_count, self.signature)
+
+    def _score(self, stream: NDArray[np.int32]) -> NDArray[np.float64]:
+        return query.score_stream(self.trie, self.scored_values, self.stored_backoffs, stream)
 
     def sample(self, *, seed: int | None = None, history: History | None = None, limit: int = 1000) -> list[int]:
         """Draw a sentence word by word, from its start or after `history`; without the eos that ends it."""

@@ -1,8 +1,9 @@
-"""Training data of any kind (lists, arrays, Hugging Face datasets, text with a tokenizer) as rows of ids or one stream.
+r"""Training data of any kind (lists, arrays, Hugging Face data sets, text and a tokenizer): rows of ids, or one stream.
 
-There are three kinds of rows:
+There are four kinds of rows:
 
     whole      a sentence or document per row, perhaps padded; a row ends its sentence
+    chats      as a template writes them: eos ends every turn, and perhaps the same few ids (`\n`) follow the last one
     packed     the text in blocks of one length, cut anywhere; eos alone ends a sentence
     documents  several whole documents per row, with their lengths in a column `seq_lengths` (TRL's packing)
 
@@ -11,6 +12,8 @@ And rows of ids as models read them: batches of similar length, padding, and pie
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.text.history import UNKNOWN, sentence_stream
 
 if TYPE_CHECKING:
     from lidstone.text.vocabulary import Vocabulary
@@ -28,6 +32,8 @@ Sentences = Iterable[Sequence[int] | NDArray[np.integer]]
 IDS, MASK, LENGTHS = "input_ids", "attention_mask", "seq_lengths"
 IGNORED = -100  # the label of a position that is not predicted, as everywhere in PyTorch
 _BATCH = 1000  # texts that the tokenizer gets at once
+_BLOCKS, _BLOCK_LENGTH = 4, 8  # rows of one length without eos: at least so many, so long, are blocks
+_TAIL = 4  # ids at most that a chat template writes after the last end
 
 
 def id_stream(
@@ -37,16 +43,28 @@ def id_stream(
     append_eos: bool | None = None,
     tokenizer: Any = None,
     column: str | None = None,
-) -> NDArray[np.integer]:
-    """Any kind of data as one stream in which eos ends each sentence; an array of one dimension is a stream already.
+) -> NDArray[np.int32]:
+    """Any kind of data as one stream with `<s>` before each sentence; in an array of one dimension eos ends them.
 
-    `append_eos`: whether rows end sentences; None: unless they are the blocks of a packed stream.
+    `append_eos`: True closes every row with eos, False reads rows as blocks of one stream. None closes rows unless they
+    are blocks or chats. Chats are left as they are, and the next row begins a sentence all the same.
+
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> id_stream([[3, 0, 5], [4, 3, 0, 5]], Vocabulary(size=9, eos=0)).tolist()
+    [9, 3, 0, 9, 5, 9, 4, 3, 0, 9, 5]
     """
     if isinstance(data, np.ndarray) and data.ndim == 1:
-        return data
+        return sentence_stream(np.ascontiguousarray(vocab.check_ids(data), np.int32), vocab)
     rows = id_rows(data, tokenizer, column)
-    closed = not is_packed(rows, vocab) if append_eos is None else append_eos
-    return flatten(rows, eos=vocab.eos if closed else None, padding=vocab.unpredictable)
+    blocks = is_packed(rows, vocab) if append_eos is None else not append_eos
+    if append_eos is None and blocks and not any(_eos_inside(row, vocab.eos) for row in rows):
+        warnings.warn(_unmarked(rows), stacklevel=3)
+    close = blocks or append_eos is True or not is_chat(rows, vocab)
+    ids = flatten(rows, eos=None if blocks else vocab.eos, padding=vocab.unpredictable, close=close)
+    ends = ids == UNKNOWN  # of rows that stay open
+    vocab.check_ids(ids[~ends])
+    ids[ends] = vocab.bos
+    return sentence_stream(ids, vocab)
 
 
 def id_rows(data: Any, tokenizer: Any = None, column: str | None = None) -> list[Row]:
@@ -64,7 +82,9 @@ def id_rows(data: Any, tokenizer: Any = None, column: str | None = None) -> list
 
 
 def is_packed(rows: Sequence[Row], vocab: Vocabulary) -> bool:
-    """Whether these are blocks of a packed stream: of one length (the last may be shorter), unpadded, with eos inside.
+    """Whether these are blocks of a packed stream: of one length (the last may be shorter) and unpadded.
+
+    Two such rows are blocks if eos is inside any of them; without any eos, four rows of eight ids or more are.
 
     >>> from lidstone.text.vocabulary import Vocabulary
     >>> vocab = Vocabulary(size=9, eos=0)
@@ -72,6 +92,8 @@ def is_packed(rows: Sequence[Row], vocab: Vocabulary) -> bool:
     True
     >>> is_packed([np.array([3, 4, 0]), np.array([5, 0, 0])], vocab)           # padded with eos
     False
+    >>> is_packed([np.full(8, 3)] * 4, vocab), is_packed([np.full(3, 3)] * 4, vocab)
+    (True, False)
     """
     if len(rows) < 2 or any(row.ndim != 1 or len(row) != len(rows[0]) for row in rows[:-1]):
         return False
@@ -79,7 +101,22 @@ def is_packed(rows: Sequence[Row], vocab: Vocabulary) -> bool:
         return False
     if any(np.isin(row[-2:], vocab.unpredictable).any() or (row[-2:] == vocab.eos).sum() > 1 for row in rows):
         return False
-    return any(_eos_inside(row, vocab.eos) for row in rows)
+    if any(_eos_inside(row, vocab.eos) for row in rows):
+        return True
+    long = len(rows[0]) >= _BLOCK_LENGTH and sum(len(row) == len(rows[0]) for row in rows) >= _BLOCKS
+    return long and not any((row == vocab.eos).any() for row in rows)
+
+
+def is_chat(rows: Sequence[Row], vocab: Vocabulary) -> bool:
+    r"""Whether most rows end with eos and then the same one to four ids, as ChatML's `<|im_end|>\n`.
+
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> vocab = Vocabulary(size=9, eos=0)
+    >>> is_chat([np.array([3, 0, 5]), np.array([4, 3, 0, 5])], vocab), is_chat([np.array([3, 4, 0])], vocab)
+    (True, False)
+    """
+    tails = Counter(_tail(row, vocab) for row in rows)
+    return 2 * max((number for tail, number in tails.items() if tail), default=0) > len(rows)
 
 
 def check_vocabulary(vocab: Any) -> None:
@@ -89,6 +126,25 @@ def check_vocabulary(vocab: Any) -> None:
             f"{type(vocab).__name__} was given where a vocabulary is expected",
             hint="ld.Vocabulary.from_tokenizer(tokenizer, size=model.config.vocab_size)",
         )
+
+
+def _tail(row: Row, vocab: Vocabulary) -> tuple[int, ...]:
+    """The few ids after the last eos that a word precedes, padding left out; () where there are none or many."""
+    ends = np.flatnonzero(row == vocab.eos) if row.ndim == 1 else row[:0]
+    if not len(ends) or (row[: ends[-1]] == vocab.eos).all():
+        return ()
+    tail = row[ends[-1] + 1 :]
+    tail = tail[~np.isin(tail, vocab.unpredictable)]
+    return tuple(tail.tolist()) if len(tail) <= _TAIL else ()
+
+
+def _unmarked(rows: Sequence[Row]) -> str:
+    """The warning for blocks without any eos."""
+    return (
+        f"{len(rows)} rows of one length, {len(rows[0])}, have no eos: they are read as blocks of one text, in which "
+        "no sentence ends. Put eos after every document before you cut the blocks; or pass append_eos=True if each row "
+        "is a sentence, append_eos=False if this is intended"
+    )
 
 
 def _eos_inside(row: Row, eos: int) -> bool:
@@ -116,8 +172,12 @@ def _chosen(data: Any, tokenizer: Any, column: str | None) -> Iterable[Any]:
     return rows
 
 
-def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = ()) -> NDArray[np.int32]:
+def flatten(
+    sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (), close: bool = True
+) -> NDArray[np.int32]:
     """All sentences as one stream; each closed with `eos`, where given, unless it ends with it already.
+
+    Without `close`, one that does not end with it is followed by -1 instead.
 
     >>> flatten([[2, 1], [2, 0], []], eos=0).tolist()
     [2, 1, 0, 2, 0]
@@ -125,9 +185,11 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
     [2, 0]
     >>> flatten([[0, 2, 0, 0], [0]], eos=0).tolist()                   # nor is eos around one
     [2, 0, 0]
+    >>> flatten([[2, 0, 3], [2]], eos=0, close=False).tolist()
+    [2, 0, 3, -1, 2, -1]
     """
     parts: list[NDArray[np.int32]] = []
-    end = np.array([] if eos is None else [eos], np.int32)
+    end, left_open = np.array([] if eos is None else [eos], np.int32), np.array([UNKNOWN], np.int32)
     for sentence in sentences:
         array = np.asarray(sentence)
         if eos is not None and array.ndim == 1 and array.size and array[-1] in padding:
@@ -141,10 +203,11 @@ def flatten(sentences: Sentences, *, eos: int | None, padding: Sequence[int] = (
             )
         if array.max() > np.iinfo(np.int32).max or array.min() < 0:
             raise InputError(f"id {array.min() if array.min() < 0 else array.max()} is not an id of a vocabulary")
+        closed = close or array[-1] == eos
         if array[0] == eos or array[-1] == eos:
             inside = np.flatnonzero(array != eos)
             array = array[inside[0] : inside[-1] + 1] if inside.size else array[:0]
-        parts += [array.astype(np.int32), end]
+        parts += [array.astype(np.int32), end if closed else left_open]
     return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 

@@ -89,14 +89,14 @@ def recent(tokens: Sequence[int], order: int) -> Sequence[int]:
 
 
 def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int32]:
-    """The ids with `<s>` before every sentence and without the ids that are never predicted.
+    """The ids with `<s>` before every sentence and without the ids that are never predicted; `<s>` may be among them.
 
     >>> from lidstone.text.vocabulary import Vocabulary
     >>> vocab = Vocabulary(size=4, eos=1, unpredictable=(0,))
     >>> sentence_stream(np.array([0, 2, 3, 1, 3, 1], np.int32), vocab).tolist()
     [4, 2, 3, 1, 4, 3, 1]
     """
-    rules = vocab.boundaries, vocab.events, np.int32(vocab.bos)
+    rules = vocab.boundaries, np.append(vocab.events, False), np.int32(vocab.bos)
     threads = threads_for(len(ids))
     parts = list(pairwise(len(ids) * part // threads for part in range(threads + 1)))
     sizes = [0] * threads

@@ -25,7 +25,6 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, mix, uniform, unigrams
 from lidstone.ngram.trie import find_child, sum_children
 from lidstone.text.datasets import Sentences, id_stream
-from lidstone.text.history import sentence_stream
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,7 @@ class LearntWeights:
 def observe(counts: Counts, held_out: Sentences) -> Observed:
     """Look every word of the held-out sentences up at all orders."""
     vocab = counts.vocab
-    ids = vocab.check_ids(id_stream(held_out, vocab))
-    stream = sentence_stream(np.ascontiguousarray(ids, np.int32), vocab)
+    stream = id_stream(held_out, vocab)
     if not len(stream):
         raise InputError("there is no held-out text to learn from", hint="give sentences that were not counted")
     trie, totals = counts.trie, counts.totals
