@@ -21,13 +21,7 @@ from lidstone.lab.run.scoring import CorpusScorer, choose_ngram
 from lidstone.lab.run.use import evaluate_pairs, make_mixture, own_ngram
 from results import BLIMP, HERE, NGRAMS
 
-TEXTS = {
-    "wikitext2": ("wikitext2.yaml",),
-    "wikitext2 0.05": ("wikitext2.yaml", "corpus.fraction=0.05"),
-    "wikitext2 0.1": ("wikitext2.yaml", "corpus.fraction=0.1"),
-    "wikitext2 0.3": ("wikitext2.yaml", "corpus.fraction=0.3"),
-    "tatoeba": ("tatoeba.yaml",),
-}
+TEXTS = ("wikitext2", "tatoeba")
 TOLERANCE = 1e-4  # nats per sentence, beyond the four digits that are kept
 
 
@@ -35,8 +29,7 @@ def ngrams(*names: str) -> None:
     """Score the n-gram models of the texts named, or of all, and keep the others as they are."""
     kept = _kept(NGRAMS)
     for name in names or TEXTS:
-        file, *overrides = TEXTS[name]
-        kept[name] = score_ngram(load_recipe(HERE / file, overrides))
+        kept[name] = score_ngram(load_recipe(HERE / f"{name}.yaml"))
         print(f"{name}: {kept[name]['perplexity']:.2f} (order {kept[name]['order']})", flush=True)
         _keep(NGRAMS, {name: kept[name] for name in TEXTS if name in kept})
 

@@ -13,9 +13,6 @@ from lidstone.lab.report.runs import Run
 from results import NGRAMS
 from results.study import Study, mean_on_test, of_common_seeds, on_test, p_value, percent, seeds
 
-CHOSEN = "modified-kneser-ney, exact"  # the smoother that is tried at every size
-FRACTIONS = (0.05, 0.1, 0.3)
-BY_SIZE = f'sweep.by_method={{"{CHOSEN}": {{regularizer.gamma: [0.2, 0.4]}}}}'
 RESIDUAL = "residual"
 LABEL_SMOOTHING = "label-smoothing"
 USUAL = ("none", LABEL_SMOOTHING, "confidence-penalty")
@@ -29,8 +26,6 @@ class Text:
     title: str
     study: Study
     ngram_key: str
-    rival: str | None = None
-    """the regularized method to show; by default the one that is best on validation"""
 
     @property
     def none(self) -> list[Run]:
@@ -43,9 +38,7 @@ class Text:
 
         Not the residual, which needs the n-gram model at test time.
         """
-        names = (
-            [self.rival] if self.rival else [n for n in self.study.recipe.method_names if n not in ("none", RESIDUAL)]
-        )
+        names = [name for name in self.study.recipe.method_names if name not in ("none", RESIDUAL)]
         found = {name: runs for name in names if (runs := self.study.runs(name))}
         most = max(map(len, found.values()), default=0)
         full = {name: runs for name, runs in found.items() if len(runs) == most}
@@ -65,12 +58,8 @@ class Text:
 
 
 def texts() -> list[Text]:
-    """The training texts of the language models, the studied one first."""
-    sized = [
-        Text(f"{percent(fraction)} of WikiText-2", sized_study(fraction), f"wikitext2 {fraction}", CHOSEN)
-        for fraction in FRACTIONS
-    ]
-    return [studied("tatoeba"), studied("wikitext2"), *sized]
+    """The training texts of the language models."""
+    return [studied("tatoeba"), studied("wikitext2")]
 
 
 def studied(name: str) -> Text:
@@ -78,11 +67,6 @@ def studied(name: str) -> Text:
     study = Study.of(name)
     corpus = {"tatoeba": "Tatoeba, English", "wikitext2": "WikiText-2"}[name]
     return Text(f"{percent(study.recipe.corpus.fraction)} of {corpus}", study, name)
-
-
-def sized_study(fraction: float) -> Study:
-    """The study of WikiText-2 with another share of its text."""
-    return Study.of("wikitext2", f"corpus.fraction={fraction}", BY_SIZE, runs="wikitext2-sizes")
 
 
 def mixture_of(runs: Sequence[Run]) -> tuple[float, int]:
