@@ -41,7 +41,7 @@ class SmoothedLanguageModel(lightning.LightningModule):
 
     def validation_step(self, batch, _) -> None:
         inputs, labels = batch
-        parts = self.loss(self(inputs), labels)  # in evaluation this is the plain negative log-likelihood
+        parts = self.loss(self(inputs), labels, histories=inputs)  # in evaluation: the plain negative log-likelihood
         self.log("valid_nll", parts.total, batch_size=int((labels != -100).sum()))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

@@ -82,6 +82,18 @@ def test_evaluation_reports_the_plain_negative_log_likelihood(way: str, kind: st
 
 
 @pytest.mark.parametrize("way", ["hook", "mixin"])
+@pytest.mark.parametrize("training", [True, False])
+def test_evaluation_and_training_leave_the_mode_of_the_loss(way: str, training: bool, tmp_path: Path) -> None:
+    loss = make_loss("token").train(training)
+    trainer = make_trainer("opt", way, loss, tmp_path, eval_data=examples("opt"), max_steps=1)
+    trainer.train()
+    assert trainer.state.log_history[0].get("plus", 0) > 0 or not training
+    assert loss.training is training
+    trainer.evaluate()
+    assert loss.training is training
+
+
+@pytest.mark.parametrize("way", ["hook", "mixin"])
 def test_the_log_holds_the_parts_averaged_since_the_last_line(way: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"max_steps": 4, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     changes = {**settings, "eval_strategy": "steps", "eval_steps": 1}

@@ -65,9 +65,13 @@ class SmoothedLossMixin(Trainer):
             raise InputError("the batch has no labels", hint="use a collator that makes labels, -100 where unpredicted")
         check_synchronised(self, model)
         inputs = self._with_decoder_inputs(inputs)
-        self.smoothed_loss.train(model.training)
         self.smoothed_loss.progress = self.state.global_step / max(self.state.max_steps, 1)
-        parts, outputs = self._parts(model, inputs, num_items_in_batch)
+        before = self.smoothed_loss.training
+        self.smoothed_loss.train(model.training)
+        try:
+            parts, outputs = self._parts(model, inputs, num_items_in_batch)
+        finally:
+            self.smoothed_loss.train(before)  # the user's own calls, after evaluate(), are in the user's mode
         parts = LossParts(*(part * self._share(num_items_in_batch) for part in parts))
         if model.training and torch.is_grad_enabled():
             self.meter.add(parts, self.state.global_step, self._never_predicted)

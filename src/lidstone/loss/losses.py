@@ -257,7 +257,8 @@ class SmoothedCrossEntropy(SmoothedLoss):
         """The loss of logits that score the labels at the same positions.
 
         `histories` holds for each label the token before it (the model's input there); negative where unknown. Without
-        it the labels themselves serve: a row begins a sentence, and an ignored label is unknown as history.
+        it the labels themselves serve: a row begins a sentence, and an ignored label is unknown as history. So give the
+        inputs, `histories=inputs`, where rows begin anywhere (packed blocks).
         `num_items` divides the sum, as `num_items_in_batch` of the Trainer does. Under no_grad or in eval mode the
         total is the plain NLL.
         """
@@ -275,7 +276,7 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
     multiply that back into the gradients of the hidden states and of the weight. In two dense lines,
 
         logits = hidden @ weight.T + bias
-        total  = SmoothedCrossEntropy(...)(logits, labels).total
+        total  = SmoothedCrossEntropy(...)(logits, labels, histories).total
 
     >>> loss = LinearSmoothedCrossEntropy()
     >>> hidden, weight = torch.zeros(1, 3, 2, requires_grad=True), torch.zeros(4, 2, requires_grad=True)
