@@ -7,19 +7,24 @@ import io
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lidstone.errors import InputError, RunError, TextError
+from lidstone.files import with_checksum
 from lidstone.ngram.counts import count_text
+from lidstone.ngram.filter import checkpoint
 from lidstone.ngram.filter import run as filter_run
+from lidstone.ngram.filter.checkpoint import FilterFiles
 from lidstone.ngram.filter.documents import Documents
 from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.filter.selection import NOTHING, cut_at, score_documents, scorer_of
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.reader import read_chunks
 
 WORDS = ["the", "cat", "dog", "sat", "saw", "a", "owl", "on", "mat", "zebra", "<unk>"]
 
@@ -226,65 +231,11 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize("settings", [{}, {"keep": 0.5}, {"against": GENERAL, "bucket": "tail"}])
-@pytest.mark.parametrize("compressed", [False, True])
-@pytest.mark.parametrize("after", [1, 5, 12])
-def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(
-    tmp_path, monkeypatch, settings, compressed, after
-):
-    text = ("\n".join([*lines(60), "nul\0", *lines(60, seed=1)]) + "\n").encode()
-    file = tmp_path / ("in.txt.gz" if compressed else "in.txt")
-    file.write_bytes(gzip.compress(text) if compressed else text)
-    arguments = {"chunk_bytes": 150, "jobs": 2, **settings}
-    whole = filter_documents(TABLE, [file, file], tmp_path / "whole.txt", **arguments)
-    read = []
+def stopping(after):
+    """`read_chunks` that fails after so many chunks."""
 
-    def failing(sources, begin=None, **options):
-        for number, chunk in enumerate(chunks(sources, begin, **options)):
-            if number == after:
-                raise Stop
-            read.append(chunk)
-            yield chunk
-
-    chunks = filter_run.read_chunks
-    monkeypatch.setattr(filter_run, "read_chunks", failing)
-    stops = 0
-    while True:
-        try:
-            done = filter_documents(TABLE, [file, file], tmp_path / "parts.txt", **arguments)
-            break
-        except Stop:
-            stops += 1
-            assert not (tmp_path / "parts.txt").exists()
-    assert stops >= 1 and done.resumed
-    assert (tmp_path / "parts.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
-    assert (tmp_path / "parts.txt.bad").read_bytes() == (tmp_path / "whole.txt.bad").read_bytes()
-    assert sum(len(chunk.lines) for chunk in read) == 242 * (2 if settings else 1)  # nothing was done twice
-    assert (done.documents, done.kept, done.bad) == (whole.documents, whole.kept, whole.bad)
-    assert done.perplexity == pytest.approx(whole.perplexity, rel=1e-12)
-    assert {f.name for f in tmp_path.iterdir()} == {
-        file.name,
-        *(f"{n}.txt{s}" for n in ("whole", "parts") for s in ("", ".bad")),
-    }
-
-
-def test_what_was_written_after_the_last_record_is_written_again_not_twice(tmp_path, monkeypatch):
-    (tmp_path / "in.txt").write_text("\n".join(lines(100)))
-    arguments = {"chunk_bytes": 100, "jobs": 1}
-    filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "whole.txt", **arguments)
-    with monkeypatch.context() as patch:
-        patch.setattr(filter_run, "read_chunks", _stopping(filter_run.read_chunks, 6))
-        with pytest.raises(Stop):
-            filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "out.txt", **arguments)
-    with (tmp_path / "out.txt.partial").open("ab") as file:
-        file.write(b"half a li")  # as a kill leaves it
-    filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "out.txt", **arguments)
-    assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
-
-
-def _stopping(chunks, after):
     def read(*arguments, **options):
-        for number, chunk in enumerate(chunks(*arguments, **options)):
+        for number, chunk in enumerate(read_chunks(*arguments, **options)):
             if number == after:
                 raise Stop
             yield chunk
@@ -292,41 +243,183 @@ def _stopping(chunks, after):
     return read
 
 
-def test_other_settings_or_inputs_do_not_go_on_with_an_unfinished_run(tmp_path, monkeypatch):
-    (tmp_path / "in.txt").write_text("\n".join(lines(100)))
-    with monkeypatch.context() as patch:
-        patch.setattr(filter_run, "read_chunks", _stopping(filter_run.read_chunks, 3))
-        with pytest.raises(Stop):
-            filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", chunk_bytes=90)
+@pytest.fixture
+def every_chunk(monkeypatch):
+    """The state is saved after every chunk."""
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("settings", [{}, {"keep": 0.5}, {"against": GENERAL, "bucket": "tail"}])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(
+    tmp_path, monkeypatch, every_chunk, settings, suffix
+):
+    text = ("\n".join([*lines(60), "nul\0", *lines(60, seed=1)]) + "\n").encode()
+    file = tmp_path / f"in.txt{suffix}"
+    file.write_bytes(gzip.compress(text) if suffix else text)
+    arguments = {"chunk_bytes": 150, "jobs": 2, **settings}
+    names = f"whole.txt{suffix}", f"parts.txt{suffix}"
+    whole = filter_documents(TABLE, [file, file], tmp_path / names[0], **arguments)
+    scored = []
+    monkeypatch.setattr(filter_run, "score_documents", lambda s, d: scored.append(d) or score_documents(s, d))
+    for after in (1, 5, 12, 20):
+        with monkeypatch.context() as patch, pytest.raises(Stop):
+            patch.setattr(filter_run, "read_chunks", stopping(after))
+            filter_documents(TABLE, [file, file], tmp_path / names[1], **arguments)
+        assert not (tmp_path / names[1]).exists()
+    done = filter_documents(TABLE, [file, file], tmp_path / names[1], **arguments)
+    for end in ("", ".bad"):
+        assert (tmp_path / (names[1] + end)).read_bytes() == (tmp_path / (names[0] + end)).read_bytes()
+    assert sum(len(chunk.raw) for chunk in scored) == 240 * (1 + ("against" in settings))  # nothing was done twice
+    assert done == replace(whole, resumed=True)
+    assert {f.name for f in tmp_path.iterdir()} == {file.name, *(name + end for name in names for end in ("", ".bad"))}
+
+
+def interrupted(folder, monkeypatch, text=None, **settings):
+    """A folder with an unfinished run from in.txt to o."""
+    (folder / "in.txt").write_bytes("\n".join(lines(100)).encode() if text is None else text)
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(checkpoint, "SECONDS", 0.0)
+        patch.setattr(filter_run, "read_chunks", stopping(6))
+        filter_documents(TABLE, folder / "in.txt", folder / "o", chunk_bytes=100, jobs=1, **settings)
+
+
+def test_what_was_written_after_the_last_record_is_written_again_not_twice(tmp_path, monkeypatch):
+    interrupted(tmp_path, monkeypatch)
+    with (tmp_path / "o.partial").open("ab") as file:
+        file.write(b"half a li")  # as a kill leaves it
+    filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "whole", chunk_bytes=100)
+    filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", chunk_bytes=100)
+    assert (tmp_path / "o").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_other_settings_or_models_do_not_go_on_with_an_unfinished_run(tmp_path, monkeypatch):
+    interrupted(tmp_path, monkeypatch)
+    arguments = [tmp_path / "in.txt", tmp_path / "o"]
     with pytest.raises(RunError, match="begun with other settings"):
-        filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", bare=True)
+        filter_documents(TABLE, *arguments, bare=True)
     with pytest.raises(RunError, match="begun with other model"):
-        filter_documents(GENERAL, tmp_path / "in.txt", tmp_path / "o")
+        filter_documents(GENERAL, *arguments, chunk_bytes=100)
     (tmp_path / "o.state").write_text("{")
     with pytest.raises(RunError, match="cannot be read"):
-        filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o")
-    assert filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", bare=True, restart=True).kept == 100
+        filter_documents(TABLE, *arguments)
+    assert filter_documents(TABLE, *arguments, bare=True, restart=True).kept == 100
     assert (tmp_path / "o").read_text().splitlines() == lines(100)
 
 
-def test_two_runs_to_one_output_are_refused(tmp_path):
-    from lidstone.ngram.filter.checkpoint import FilterFiles
+@pytest.mark.parametrize("settings", [{}, {"keep": 0.5}])
+@pytest.mark.parametrize("change", ["first", "shorter", "other"])
+def test_a_text_that_has_changed_is_not_continued(tmp_path, monkeypatch, settings, change):
+    interrupted(tmp_path, monkeypatch, **settings)
+    text = (tmp_path / "in.txt").read_bytes()
+    changed = {"first": b"z" + text[1:], "shorter": text[:200], "other": b"the cat\n" * 200}[change]
+    (tmp_path / "in.txt").write_bytes(changed)
+    with pytest.raises(RunError, match="not the one that the unfinished run has read"):
+        filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", chunk_bytes=100, **settings)
+    assert not (tmp_path / "o").exists()
 
+
+def test_a_text_that_changes_between_the_passes_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "in.txt").write_text("\n".join(lines(100)))
+    find = filter_run.Choice.find
+
+    def change(*arguments):
+        (tmp_path / "in.txt").write_text("\n".join(lines(100, seed=1)))
+        return find(*arguments)
+
+    monkeypatch.setattr(filter_run.Choice, "find", change)
+    with pytest.raises(RunError, match="not the one"):
+        filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", keep=0.5)
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_stream_goes_on_if_it_gives_the_same_text_again(tmp_path, monkeypatch, every_chunk):
+    text = "\n".join(lines(100)).encode()
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(filter_run, "read_chunks", stopping(6))
+        filter_documents(TABLE, io.BytesIO(text), tmp_path / "o", chunk_bytes=100)
+    with pytest.raises(RunError, match="not the one"):
+        filter_documents(TABLE, io.BytesIO(b"the cat\n" * 200), tmp_path / "o", chunk_bytes=100)
+    done = filter_documents(TABLE, io.BytesIO(text), tmp_path / "o", chunk_bytes=100)
+    assert done.resumed and done.kept == 100
+
+
+def test_a_damaged_state_is_refused_whatever_is_changed(tmp_path, monkeypatch):
+    interrupted(tmp_path, monkeypatch, bare=True)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    expected, state = "\n".join(lines(100)) + "\n", before["o.state"]
+    record = json.loads(state)
+    changed = [state[:at] + bytes([byte ^ (1 << at % 7)]) + state[at + 1 :] for at, byte in enumerate(state)]
+    changed += [json.dumps({k: v for k, v in record.items() if k != key}).encode() for key in record]
+    changed += [
+        json.dumps(with_checksum({**record, key: value})).encode()  # with a checksum that fits
+        for key in record
+        for value in (None, -1, 1.5, "x", [], {}, True, {"a": 1}, 10**40)
+    ]
+    changed += [b"", b"null", b"[]", state[:-1], state * 2, b"\xff" * 99]
+    refused = 0
+    for damaged in changed:
+        for name, data in before.items():
+            (tmp_path / name).write_bytes(data)
+        (tmp_path / "o.state").write_bytes(damaged)
+        try:
+            filter_documents(TABLE, tmp_path / "in.txt", tmp_path / "o", bare=True, chunk_bytes=100, jobs=1)
+        except RunError as error:
+            assert "--restart" in error.hint
+            refused += 1
+        else:
+            assert (tmp_path / "o").read_text() == expected, damaged
+            (tmp_path / "o").unlink()
+    assert refused > len(changed) - 100
+
+
+def test_two_runs_to_one_output_are_refused(tmp_path):
     files = FilterFiles(str(tmp_path / "o"), {})
     with pytest.raises(RunError, match="another process is writing"):
         FilterFiles(str(tmp_path / "o"), {})
     files.close()
+    assert not list(tmp_path.iterdir())
 
 
-def test_input_that_breaks_off_is_an_error_after_all_that_was_read(tmp_path):
+def test_a_lock_that_was_removed_before_it_was_held_is_taken_again(tmp_path, monkeypatch):
+    """The first process ends between the second's opening and locking of the file."""
+    import fcntl
+
+    first, flock = FilterFiles(str(tmp_path / "o"), {}), fcntl.flock
+
+    def slow(*arguments):
+        monkeypatch.undo()
+        first.write("output", b"finished\n")
+        first.finish()
+        first.close()
+        flock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    second = FilterFiles(str(tmp_path / "o"), {})
+    with pytest.raises(RunError, match="another process is writing"):
+        FilterFiles(str(tmp_path / "o"), {})
+    assert (tmp_path / "o").read_bytes() == b"finished\n"
+    second.close()
+
+
+def test_a_link_stays_and_a_device_is_written_to(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    assert filtered("the cat", tmp_path, "link", bare=True) == ["the cat"]
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "the cat\n"
+    filter_documents(TABLE, io.BytesIO(b"the cat\n"), "/dev/null")
+    assert not Path("/dev/null").is_file() and not Path("/dev/null.partial").exists()
+
+
+def test_input_that_breaks_off_is_an_error_and_goes_on_when_it_is_complete(tmp_path, every_chunk):
     data = gzip.compress("\n".join(lines(40_000)).encode())
     (tmp_path / "in.gz").write_bytes(data[: len(data) // 2])
     with pytest.raises(TextError, match="cut off"):
         filter_documents(TABLE, tmp_path / "in.gz", tmp_path / "o", chunk_bytes=50_000)
     assert len((tmp_path / "o.partial").read_bytes().splitlines()) > 500
     (tmp_path / "in.gz").write_bytes(data)
-    with pytest.raises(RunError, match="other inputs"):
-        filter_documents(TABLE, tmp_path / "in.gz", tmp_path / "o", chunk_bytes=1000)
+    done = filter_documents(TABLE, tmp_path / "in.gz", tmp_path / "o", chunk_bytes=50_000)
+    assert done.resumed and done.documents == len((tmp_path / "o").read_bytes().splitlines()) == 40_000
 
 
 def test_a_cut_is_that_of_sorting(tmp_path):
@@ -375,8 +468,6 @@ def test_names_tell_the_format(tmp_path):
 
 def test_without_an_unknown_word_one_costs_what_it_does_in_kenlm(tmp_path):
     """log10 p of -100, so that the line still has a value."""
-    from dataclasses import replace
-
     table = replace(TABLE, vocab=replace(TABLE.vocab, unk=None))
     filter_documents(table, io.BytesIO(b"the cat\nyak\n"), tmp_path / "o")
     value = float((tmp_path / "o").read_text().splitlines()[1].split("\t")[0])

@@ -27,6 +27,11 @@ class Bad:
     reason: str
     raw: bytes
 
+    @property
+    def line(self) -> bytes:
+        """As it is kept apart: the place, the reason, a tab, the line."""
+        return f"{self.where}: {self.reason}\t".encode() + self.raw + b"\n"
+
 
 @dataclass(frozen=True)
 class Documents:
@@ -56,7 +61,7 @@ def text_documents(chunk: Chunk) -> Documents:
         return Documents(list(range(len(lines))), lines, chunk.text)
     reasons = [_reason(line) for line in lines]
     good = [number for number, reason in enumerate(reasons) if not reason]
-    bad = [_bad(chunk, number, reason) for number, reason in enumerate(reasons) if reason]
+    bad = [_bad(chunk, number, reason, lines[number]) for number, reason in enumerate(reasons) if reason]
     raw = [lines[number] for number in good]
     return Documents(good, raw, b"\n".join(raw), None, bad)
 
@@ -74,7 +79,7 @@ def json_documents(chunk: Chunk, name: str) -> Documents:
         try:
             text = _field(line, name)
         except ValueError as error:
-            bad.append(_bad(chunk, number, str(error)))
+            bad.append(_bad(chunk, number, str(error), line))
             continue
         if text is not None:
             numbers.append(number)
@@ -115,8 +120,8 @@ def _reason(line: bytes) -> str:
     return f"{fault.what} at byte {fault.at + 1} of the line" if fault else ""
 
 
-def _bad(chunk: Chunk, number: int, reason: str) -> Bad:
-    return Bad(f"{chunk.name}:{chunk.begin.line + number + 1}", reason, chunk.lines[number])
+def _bad(chunk: Chunk, number: int, reason: str, raw: bytes) -> Bad:
+    return Bad(f"{chunk.name}:{chunk.begin.line + number + 1}", reason, raw)
 
 
 _FLOAT = b"%.4f"

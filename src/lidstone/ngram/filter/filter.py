@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lidstone.errors import InputError
-from lidstone.ngram.filter.checkpoint import FilterFiles
+from lidstone.ngram.filter.checkpoint import FilterFiles, FilterState
 from lidstone.ngram.filter.documents import Bad
 from lidstone.ngram.filter.run import FilterJob, run
 from lidstone.ngram.filter.selection import BUCKETS, Limits, scorer_of
@@ -22,7 +22,7 @@ from lidstone.ngram.table import BackoffTable
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 from lidstone.text.reader import CHUNK_BYTES
-from lidstone.text.source import COMPRESSED, Source, name_of, open_bytes, plain_size, stamp
+from lidstone.text.source import COMPRESSED, Source, name_of, open_bytes, plain_size
 
 Format = Literal["auto", "text", "jsonl"]
 JSON_NAMES = (".jsonl", ".ndjson", ".json")
@@ -98,13 +98,13 @@ def filter_documents(
     )
     if max_difference is not None and against is None:
         raise InputError("max_difference needs a second model", hint="give against=, a model of general text")
-    identity = _identity(job, texts)
+    identity = _identity(job, named, chunk_bytes)
     with ExitStack() as stack:
         files = FilterFiles(str(output), identity, restart=restart)
         stack.callback(files.close)
-        resumed = files.resumed
+        resumed = files.state != FilterState()
         if resumed:
-            say(f"continuing after line {files.place.document:,} of pass {files.state['phase']}")
+            say(f"continuing after line {files.state.place.document:,} of pass {min(files.state.phase, 2)}")
         if job.two_passes:
             texts = [stack.enter_context(_rereadable(source)) for source in texts]
         total = _size(texts, job)
@@ -177,14 +177,17 @@ def _check_percentiles(percentiles: tuple[float, float] | None, bucket: str | No
     return tuple(value / 100 for value in percentiles)
 
 
-def _identity(job: FilterJob, sources: list[Source]) -> dict[str, Any]:
-    """What must be the same for an unfinished run to go on."""
+def _identity(job: FilterJob, names: list[str], chunk_bytes: int) -> dict[str, Any]:
+    """What must be the same for an unfinished run to go on; the text itself is compared by `unread`."""
+    from lidstone import __version__
+
     bounds = [job.limits.max_perplexity, job.limits.min_perplexity, job.limits.max_difference]
     return {
         "model": job.scorer.fingerprint,
         "second model": None if job.against is None else job.against.fingerprint,
-        "inputs": [stamp(source) or [name_of(source)] for source in sources],
-        "settings": [job.name, bounds, job.keep, job.cuts, job.bucket, job.bare],
+        "inputs": names,
+        "settings": [job.name, bounds, job.keep, job.cuts, job.bucket, job.bare, chunk_bytes],
+        "version of lidstone": __version__,
     }
 
 

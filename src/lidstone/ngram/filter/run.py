@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.ngram.filter.checkpoint import FilterFiles
+from lidstone.ngram.filter.checkpoint import FINISHED, FilterFiles, changed_text, unread
 from lidstone.ngram.filter.documents import (
     Bad,
     Documents,
@@ -27,7 +27,7 @@ from lidstone.ngram.filter.documents import (
 from lidstone.ngram.filter.selection import BUCKETS, Cut, DocumentScores, Limits, cut_at, difference, score_documents
 from lidstone.ngram.scorer.scorer import Scorer
 from lidstone.parallel import bounded_lookahead
-from lidstone.text.reader import CHUNK_BYTES, Chunk, Place, read_chunks
+from lidstone.text.reader import CHUNK_BYTES, Chunk, read_chunks
 from lidstone.text.source import Source
 
 Floats = NDArray[np.float64]
@@ -83,45 +83,53 @@ def run(
     chunk_bytes: int = CHUNK_BYTES,
 ) -> dict[str, float]:
     """Do the job from the position of `files` to the end; returns the totals."""
-    totals: dict[str, float] = dict(files.state["totals"])
 
     def go(work: Callable[[Chunk], Done]) -> None:
-        chunks = read_chunks(sources, files.place, names=names, chunk_bytes=chunk_bytes, strict=False)
-        for place, done, size in in_order(work, chunks, jobs):
+        chunks = read_chunks(sources, names=names, chunk_bytes=chunk_bytes, strict=False)
+        for chunk, text, done in in_order(work, unread(chunks, files.state, advance), jobs):
             for name, block in done.blocks.items():
                 files.write(name, block)
-            for bad in done.bad:
-                files.write("bad", f"{bad.where}: {bad.reason}\t".encode() + bad.raw + b"\n")
-                report(bad)
+            files.write("bad", b"".join(bad.line for bad in done.bad))
+            totals = dict(files.state.totals)
             for name, value in done.totals.items():
                 totals[name] = totals.get(name, 0) + value
-            files.done(place, totals)
-            advance(size)
+            files.done(chunk.end, text, totals)
+            for bad in done.bad:
+                report(bad)
+            advance(len(chunk.data))
 
     compress = compressor(files.output)
-    try:
-        if not job.two_passes:
-            go(lambda chunk: score_and_write(job, chunk, compress))
-        else:
-            if files.state["phase"] == 1:
-                go(lambda chunk: score_only(job, chunk))
-                files.next_phase()
-            choice = Choice.find(job, files)
-            go(lambda chunk: write_chosen(job, chunk, choice, compress))
-    finally:
-        files.done(files.place, totals, now=True)
-    return totals
+    if files.state.phase == FINISHED:
+        go(_refuse)
+    elif not job.two_passes:
+        go(lambda chunk: score_and_write(job, chunk, compress))
+    else:
+        if files.state.phase == 1:
+            go(lambda chunk: score_only(job, chunk))
+            files.next_phase()
+        choice = Choice.find(job, files)
+        go(lambda chunk: write_chosen(job, chunk, choice, compress))
+        if files.state.text != files.state.whole:
+            raise changed_text()
+    return files.state.totals
 
 
-def in_order(work: Callable[[Chunk], Done], chunks: Iterator[Chunk], jobs: int) -> Iterator[tuple[Place, Done, int]]:
+def _refuse(chunk: Chunk) -> Done:
+    """There was no more text when the run was finished."""
+    raise changed_text()
+
+
+def in_order(
+    work: Callable[[Chunk], Done], chunks: Iterator[tuple[Chunk, int]], jobs: int
+) -> Iterator[tuple[Chunk, int, Done]]:
     """Work on several chunks at a time and give the results in the order of the corpus.
 
     An error in reading comes after the results of all that was read before it.
     """
     with ThreadPoolExecutor(jobs) as pool:
-        started = ((chunk, pool.submit(work, chunk)) for chunk in chunks)
-        for chunk, result in bounded_lookahead(started, 2 * jobs - 1):
-            yield chunk.end, result.result(), len(chunk.data)
+        started = ((chunk, text, pool.submit(work, chunk)) for chunk, text in chunks)
+        for chunk, text, result in bounded_lookahead(started, 2 * jobs - 1):
+            yield chunk, text, result.result()
 
 
 def score_and_write(job: FilterJob, chunk: Chunk, compress: Callable[[bytes], bytes]) -> Done:
