@@ -87,7 +87,7 @@ class SmoothedLossMixin(Trainer):
         labels, histories = self._align(inputs)
         move_to(self.smoothed_loss, labels)
         self._never_predicted = self.smoothed_loss.never_predicted(labels)
-        rest = {name: value for name, value in inputs.items() if name not in ("labels", "shift_labels")}
+        rest = {name: value for name, value in inputs.items() if name not in ("labels", "shift_labels", "folds")}
         if isinstance(self.smoothed_loss, LinearSmoothedCrossEntropy):
             return self.projection(
                 model,
@@ -97,7 +97,8 @@ class SmoothedLossMixin(Trainer):
         outputs = model(**rest)
         logits = logits_of(outputs)
         move_to(self.smoothed_loss, logits)
-        return self.smoothed_loss(logits, labels, histories, num_items), outputs
+        folds = {} if inputs.get("folds") is None else {"folds": inputs["folds"]}
+        return self.smoothed_loss(logits, labels, histories, num_items, **folds), outputs
 
     def _align(self, inputs: Mapping[str, Any]) -> Aligned:
         if self._has_encoder:

@@ -249,7 +249,7 @@ class Regularizer(Section):
     noise: Literal["blank", "unigram", "kneser-ney"] = "kneser-ney"
     """noising: what inputs are replaced with; kneser-ney replaces targets, too."""
     folds: Annotated[int, Field(ge=2)] | None = None
-    """residual: each training sentence uses a table that was fitted without its fold; null: the table of all text."""
+    """Each training sentence uses a table that was fitted without its fold; null: the table of all text."""
     text: tuple[str, ...] = ()
     """The text that the table is fitted to, if not the training text: files, globs, or the name of a corpus."""
     table: str | None = None
@@ -328,7 +328,7 @@ class Regularizer(Section):
             raise ValueError("folds are those of the training text: leave out text and table")
         self.method.check(self)
         if self.folds is not None and not self.method.has_folds:
-            raise ValueError(f"folds are for kind residual, not {self.kind}")
+            raise ValueError(f"folds are for a smoother's table, and kind {self.kind} has none")
         if self.smoother is not None:
             get_smoother(self.smoother, **self._given_parameters)
         return self

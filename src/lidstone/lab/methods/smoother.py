@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from lidstone.lab.methods.base import Regularizer, TableMethod, TrainingText
 
 if TYPE_CHECKING:
+    from lidstone.loss.losses import SmoothedLoss
+    from lidstone.loss.schedule import Schedule
     from lidstone.ngram.counts import Counts
     from lidstone.ngram.table import BackoffTable
 
@@ -16,6 +18,7 @@ class SmootherMethod(TableMethod):
 
     kind = "smoother"
     has_smoother = True
+    has_folds = True
 
     def default_name(self, smoother: str | None) -> str:
         return str(smoother)
@@ -25,6 +28,8 @@ class SmootherMethod(TableMethod):
             raise ValueError("a smoother needs gamma, or both gamma_plus and gamma_minus")
         if settings.form == "exact" and settings.strengths[1] > 1:
             raise ValueError(f"gamma_minus is {settings.strengths[1]}, but the exact form allows 0 to 1")
+        if settings.folds and settings.empirical != "token":
+            raise ValueError("folds need empirical: token")
 
     def varies_along(self, key: str) -> bool:
         return True
@@ -32,6 +37,17 @@ class SmootherMethod(TableMethod):
     def describe(self, settings: Regularizer) -> dict[str, Any]:
         own = {key: getattr(settings, key) for key in ("order", "form", "empirical")}
         return super().describe(settings) | own
+
+    def loss(
+        self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule
+    ) -> SmoothedLoss:
+        if not settings.folds:
+            return super().loss(settings, text, make, schedule)
+        from lidstone.loss.folds import FoldedCrossEntropy
+
+        plus, minus = settings.strengths
+        tables = text.fold_tables(settings, settings.folds)
+        return FoldedCrossEntropy(tables, gamma_plus=plus, gamma_minus=minus, form=settings.form, schedule=schedule)
 
     def table(self, settings: Regularizer, text: TrainingText, counts: Counts) -> BackoffTable:
         return text.table(settings)

@@ -229,6 +229,9 @@ def _contradictions(recipe: Recipe) -> list[str]:
             f"regularizer.kind: the {settings.kind} is for language models": recipe.task not in settings.method.tasks
             for settings in (recipe.regularizer, *recipe.methods)
         },
+        "regularizer.folds: they are for language models": (
+            recipe.task == "mt" and any(settings.folds for settings in (recipe.regularizer, *recipe.methods))
+        ),
         "tokenizer.kind: checkpoint needs model.kind auto": (
             recipe.tokenizer.kind == "checkpoint" and model.kind != "auto"
         ),
