@@ -98,6 +98,17 @@ def test_a_training_under_another_name_is_found_and_noted(lidstone, recipe, run_
     assert json.loads((Path(run_folder) / "run.json").read_text())["names"] == ["add-lambda", "mine"]
 
 
+def test_a_training_that_ended_too_early_is_called_that(lidstone, recipe, tmp_path):
+    settings = ("--method", "none", "--set", "training.warmup_steps=400", "--output", tmp_path)
+    answer = lidstone("train", recipe, *settings)
+    header, row = answer.out.splitlines()[:2]
+    assert header.endswith("note") and row.endswith("ended in the warm-up, still improving at the last evaluation")
+    assert "warning: ended in the warm-up: none; train longer (training.epochs, training.max_steps)" in answer.err
+    assert json.loads(lidstone("train", recipe, *settings, "--json").out)["shortcomings"] == row.split("  ")[-1].split(
+        ", "
+    )
+
+
 def test_seed_and_set_make_other_runs(lidstone, recipe, folder):
     ids = set()
     for options in ((), ("--seed", 5), ("--set", "training.learning_rate=0.02")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from lidstone.errors import DataError, InputError
 from lidstone.hf.perplexity import score_pairs
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.evaluation.translation import translate_ids
+from lidstone.lab.recipe.recipe import load_recipe
 from lidstone.lab.recipe.sections import Beam, ModelSpec
+from lidstone.lab.recipe.template import write_recipe
 from lidstone.lab.run.batches import BatchSize, pair_batches
 from lidstone.lab.run.models import build_model
 from lidstone.lab.run.run import train
@@ -200,3 +203,30 @@ def test_a_translation_has_room_for_one_token():
     assert Beam(max_length_factor=0, max_length_extra=0).limit(7) == 1
     with pytest.raises(ValueError, match="length_penalty"):
         Beam(length_penalty=float("nan"))
+
+
+def test_early_stopping_watches_the_loss_and_waits_for_the_end_of_the_warm_up(tmp_path, monkeypatch):
+    losses = iter([5.0, 5.5, 4.0, 4.5, 4.6, 1.0])  # after 2, 4, ... updates; the warm-up ends at the fourth
+    bleus = iter([0.9, 0.1, 0.2, 3.0, 0.3, 0.0])
+
+    def validate(scorer, model):
+        return {"loss": (loss := next(losses)), "perplexity": 2.0**loss, "bleu": next(bleus)}
+
+    monkeypatch.setattr("lidstone.lab.run.run.CorpusScorer.validate", validate)
+    values = mt_values(write_texts(tmp_path), max_steps=12, eval_every=2, patience=2, warmup_steps=4)
+    record = train(recipe(values), tmp_path / "runs").record
+    assert record["curve"][-1]["step"] == 10  # two evaluations after the lowest loss; BLEU would have ended it at 6
+    assert record["metrics"]["valid"]["bleu"] == 3.0  # weights are still chosen by BLEU
+
+
+@pytest.mark.slow
+def test_the_recipe_of_init_learns_to_translate_two_thousand_pairs(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    texts = [tmp_path / f"pairs.{language}" for language in ("de", "en")]
+    for text in texts:
+        with gzip.open(data_dir / "multi30k-de-en" / f"train{text.suffix}.gz", "rt", encoding="utf-8") as lines:
+            text.write_text("".join(islice(lines, 2_000)), encoding="utf-8")
+    write_recipe("mt", list(map(str, texts)), tmp_path / "recipe.yaml")
+    shorter = ["training.threads=1", "evaluation.beam=1", "training.epochs=30"]
+    made = load_recipe(tmp_path / "recipe.yaml", shorter).method("none")
+    assert train(made, tmp_path / "runs").record["metrics"]["test"]["bleu"] > 5  # 0.03 when BLEU ended it

@@ -219,3 +219,13 @@ def test_list_shows_what_can_be_fetched(home):
     assert [name for name in here if here[name]] == ["embedded"]
     assert here["multi30k"] is here["lafand-en-yor"] is False
     assert "multi30k" in run("data", "list").stdout
+
+
+def test_a_translation_gets_epochs_by_its_updates(home):
+    def epochs(lines):
+        files = [write(home / f"{lines}.{side}", ["ein kurzer Satz von sechs Worten"] * lines) for side in ("de", "en")]
+        write_recipe("mt", files, home / "r.yaml", force=True)
+        return load_recipe(home / "r.yaml").training.epochs
+
+    # 1,500 updates of 1,024 tokens; 1.2 tokens for each of the 6 words
+    assert [epochs(lines) for lines in (2_000, 10_000, 100)] == [100, 22, 100]

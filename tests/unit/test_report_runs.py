@@ -145,3 +145,21 @@ def test_a_missing_sentences_file_is_named(tmp_path: Path) -> None:
     run.sentences_file.write_bytes(whole[:40] + bytes(byte ^ 255 for byte in whole[40:120]) + whole[120:])
     with pytest.raises(FileFormatError, match=r"sentences\.json\.gz"):
         run.sentences()
+
+
+def test_runs_that_say_little_are_noted_and_noise_is_not_ranked(tmp_path: Path) -> None:
+    noise = {"metrics": {"valid": {"bleu": 0.1, "step": 40}, "test": {"bleu": 0.03}},
+             "curve": [{"step": step, "valid_bleu": 0.1} for step in (20, 40)],
+             "config": {"training": {"warmup_steps": 100}}}  # fmt: skip
+    for name in ("none", "katz"):
+        trees.write_run(tmp_path, trees.record(name, 1, task="mt", **noise))
+    report = Report.from_runs(tmp_path)
+    assert report.verdict == "No method has learned to translate: every BLEU is below 1."
+    assert [row.rank for row in report.table().rows] == [0, 0]
+    said = [note.partition(" (")[0] for note in report.warnings if "2 of 2 runs (none, katz)" in note]
+    assert said == ["Ended in the warm-up: 2 of 2 runs", "BLEU below 1: 2 of 2 runs",
+                    "Still improving at the last evaluation: 2 of 2 runs"]  # fmt: skip
+
+
+def test_a_run_without_curve_and_recipe_has_no_shortcomings() -> None:
+    assert Run.from_dict(trees.record("none", 1, curve=[], config={})).shortcomings == ()

@@ -61,6 +61,7 @@ def train(
         write_explorer(loaded, output, prepared)
     if runs and not as_json:
         _print(runs)
+    _warn(runs)
 
 
 def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:
@@ -73,7 +74,15 @@ def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:
 def summary(run: TrainedRun) -> dict[str, Any]:
     """The main results for a line of JSON; everything is in run.json."""
     keys = ("id", "task", "name", "method", "seed", "signature", "metrics", "cost")
-    return {"run": str(run.folder), "computed": run.computed, **{key: run.record[key] for key in keys}}
+    shown = {key: run.record[key] for key in keys}
+    return {"run": str(run.folder), "computed": run.computed, **shown, "shortcomings": shortcomings(run)}
+
+
+def shortcomings(run: TrainedRun) -> tuple[str, ...]:
+    """Why the score of a run may say little about its method."""
+    from lidstone.lab.report.runs import Run
+
+    return Run.from_dict(run.record).shortcomings
 
 
 def _print_state(run: TrainedRun) -> None:
@@ -83,8 +92,21 @@ def _print_state(run: TrainedRun) -> None:
 def _print(runs: list[TrainedRun]) -> None:
     score = {"lm": "perplexity", "mt": "bleu"}[runs[0].record["task"]]
     rows = [_row(run.record, score) for run in runs]
-    print_table(["method", "run", "seed", f"valid {score}", f"test {score}", "seconds"], rows)
+    headers = ["method", "run", "seed", f"valid {score}", f"test {score}", "seconds"]
+    notes = [", ".join(shortcomings(run)) for run in runs]
+    if any(notes):
+        headers, rows = [*headers, "note"], [[*row, note] for row, note in zip(rows, notes, strict=True)]
+    print_table(headers, rows)
     print(f"{runs[0].record['signature']['metric']}; {_denominator(runs[0].record)}")
+
+
+def _warn(runs: list[TrainedRun]) -> None:
+    """A line for each reason why scores may say little, with the methods that it holds for."""
+    from lidstone.lab.report.runs import SHORTCOMINGS
+
+    for reason, advice in SHORTCOMINGS.items():
+        if names := [run.record["name"] for run in runs if reason in shortcomings(run)]:
+            say(f"warning: {reason}: {', '.join(names)}; {advice}")
 
 
 def _row(record: dict[str, Any], score: str) -> list[str]:

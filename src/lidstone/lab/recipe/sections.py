@@ -172,7 +172,7 @@ class Training(Section):
     block_length: Annotated[int, Field(ge=2)] | None = 512
     """Language models: pack the text into blocks of this many tokens; null: one sentence per sequence."""
     patience: Positive | None = 5
-    """Stop after this many evaluations without a better validation score; null: never."""
+    """Stop after so many evaluations after the warm-up without a lower validation loss; null: never."""
     eval_every: Positive | None = None
     """Updates between evaluations; null: after each epoch."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
@@ -259,9 +259,9 @@ class Evaluation(Beam):
     LATER = frozenset({"ngram_orders"})
 
     metric: Metric = "perplexity"
-    """The validation metric for early stopping and the choice of settings: perplexity or bleu."""
+    """The validation metric that chooses weights and settings: perplexity or bleu."""
     valid_limit: Positive | None = None
-    """Validation sentences used for early stopping, from the first on; null: all."""
+    """Validation sentences used during training, from the first on; null: all."""
     ngram_orders: tuple[Annotated[int, Field(ge=1, le=8)], ...] = (2, 3, 4, 5)
     """Language models: n-gram models of the training text to score beside the network; empty: none."""
 

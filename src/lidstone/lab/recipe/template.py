@@ -7,6 +7,7 @@ written into the recipe, where the user can change them. The text of the recipe 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter
@@ -54,14 +55,34 @@ class Size:
     learning_rate: str
     warmup_steps: int
     accumulation: int
+    pair_tokens: int
+    """Target tokens per batch of a translation."""
+    updates: int
+    """So many a translation needs at most."""
     why: str
 
+    def epochs(self, words: int) -> int:
+        """The epochs of a translation that make `updates`, within bounds for very little and very much text.
 
+        >>> SIZES[0].epochs(23_578), SIZES[0].epochs(100), SIZES[2].epochs(10**9)
+        (55, 100, 10)
+        """
+        per_epoch = TOKENS_PER_WORD * words / (self.pair_tokens * self.accumulation)
+        return min(max(math.ceil(self.updates / per_epoch), 10), 100)
+
+
+EVALUATIONS = 20
+"""How often a translation is evaluated, if it does not stop early."""
+TOKENS_PER_WORD = 1.2
+"""Of a text: eight tenths of it are for training, and a word has one and a half tokens, padding included."""
 SIZES = (
-    Size(300_000, 2_000, 2, 128, 512, "2e-3", 100, 1, "little text: a small network, minutes on two CPU cores"),
-    Size(3_000_000, 8_000, 4, 256, 1024, "1e-3", 500, 1, "some text: a medium network, best on a GPU"),
-    Size(float("inf"), 16_000, 6, 512, 2048, "5e-4", 4000, 4, "the paper's network: needs a GPU"),
-)
+    Size(300_000, 2_000, 2, 128, 512, "2e-3", 100, 1, 1024, 1_500,
+         "little text: a small network, minutes on two CPU cores"),
+    Size(3_000_000, 8_000, 4, 256, 1024, "1e-3", 500, 1, 4096, 6_000,
+         "some text: a medium network, best on a GPU"),
+    Size(float("inf"), 16_000, 6, 512, 2048, "5e-4", 4000, 4, 4096, 30_000,
+         "the paper's network: needs a GPU"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,8 +158,10 @@ def recipe_text(choices: Choices, *, folder: Path | None = None) -> str:
     text = template.substitute(
         {
             key: getattr(size, key)
-            for key in ("merges", "layers", "width", "accumulation", "learning_rate", "warmup_steps")
+            for key in ("merges", "layers", "width", "accumulation", "learning_rate", "warmup_steps", "pair_tokens")
         },
+        epochs=size.epochs(facts.words),
+        eval_every=size.updates // EVALUATIONS,
         ffn=size.ffn if choices.task == "lm" else size.ffn // 2,
         size=size.why,
         samples=f"{facts.samples:,}",

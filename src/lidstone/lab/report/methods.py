@@ -20,7 +20,7 @@ import numpy as np
 from lidstone.errors import InputError
 from lidstone.lab.methods import METHODS
 from lidstone.lab.report.labels import Label, brief, parameter_pairs
-from lidstone.lab.report.runs import Run, setting_of
+from lidstone.lab.report.runs import NOISE, SHORTCOMINGS, Run, setting_of
 
 VARIANTS = ("order", "form", "empirical", "schedule")
 """Keys that separate methods of one name; shown in labels when they vary."""
@@ -39,6 +39,10 @@ class Metric:
         if not math.isfinite(a) or not math.isfinite(b):
             return math.isfinite(a)
         return a < b if self.lower_is_better else a > b
+
+    def tells(self, value: float) -> bool:
+        """Whether a score tells anything: it is a number, and not a BLEU that is noise."""
+        return math.isfinite(value) and not (self.key == "bleu" and value < NOISE)
 
     def order(self, value: float) -> float:
         """A key that sorts the best first."""
@@ -158,6 +162,20 @@ def unlike(methods: Sequence[Method]) -> list[str]:
     for place, same in enumerate(runs):
         if same in runs[:place]:
             notes.append(f"{methods[runs.index(same)].key} and {methods[place].key} are the same runs.")
+    return notes
+
+
+def shortcomings(methods: Sequence[Method]) -> list[str]:
+    """Notes on runs in the table whose scores say little about their methods."""
+    notes, runs = [], sum(len(method.chosen.runs) for method in methods)
+    for reason, advice in SHORTCOMINGS.items():
+        found = {m.key: sum(reason in run.shortcomings for run in m.chosen.runs) for m in methods}
+        if number := sum(found.values()):
+            names, runs = (
+                ", ".join(key for key, count in found.items() if count),
+                sum(len(m.chosen.runs) for m in methods),
+            )
+            notes.append(f"{reason[0].upper()}{reason[1:]}: {number} of {runs} runs ({names}); {advice}.")
     return notes
 
 

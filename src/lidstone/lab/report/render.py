@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lidstone.lab.report.labels import latex_escape
+from lidstone.lab.report.runs import NOISE
 from lidstone.lab.report.tables import NgramBaseline, Row, Table
 
 
@@ -66,10 +67,11 @@ def to_latex(table: Table, label: str = "") -> str:
 
 def verdict(table: Table, baseline_key: str | None) -> str:
     """The outcome of a table of means in words: the best method, by how much, and whether it could be chance."""
-    rows = [row for row in table.rows if math.isfinite(row.value) and row.alone]
     metric = table.metric
+    rows = [row for row in table.rows if metric.tells(row.value) and row.alone]
     if not rows:
-        return "Every run diverged."
+        noise = any(math.isfinite(row.value) for row in table.rows)
+        return f"No method has learned to translate: every BLEU is below {NOISE:g}." if noise else "Every run diverged."
     best = min(rows, key=lambda row: metric.order(row.value))
     lowest = "lowest" if metric.lower_is_better else "highest"
     baseline = next((row for row in rows if row.key == baseline_key), None)

@@ -14,7 +14,15 @@ from typing import Any
 
 from lidstone.errors import InputError
 from lidstone.lab.report import render
-from lidstone.lab.report.methods import Method, Metric, find_methods, metric_for, unlike, validation_metric
+from lidstone.lab.report.methods import (
+    Method,
+    Metric,
+    find_methods,
+    metric_for,
+    shortcomings,
+    unlike,
+    validation_metric,
+)
 from lidstone.lab.report.runs import LoadedRuns, Run, check_comparable, load_runs, split_comparable, without_copies
 from lidstone.lab.report.tables import Table, best_seed_table, seed_table
 
@@ -124,10 +132,11 @@ class Report:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Notes for the reader: runs left out, rows that differ in more than the method, tests without power."""
+        """Notes for the reader: runs left out or trained too little, rows that are unlike, tests without power."""
         from_tests = (w for c in self.comparisons for w in c.get("warnings") or ())
         missing = () if self.baselines[0] else (f"There is no baseline {self.baseline_name!r}, so no daggers.",)
-        return tuple(dict.fromkeys([*missing, *self.notes, *unlike(self.methods), *from_tests]))
+        from_runs = (*shortcomings(self.methods), *unlike(self.methods))
+        return tuple(dict.fromkeys([*missing, *self.notes, *from_runs, *from_tests]))
 
     def to_text(self) -> str:
         """Both tables for a terminal."""

@@ -27,6 +27,14 @@ OPTIONAL = {
     "sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list, "ngram": dict, "mixture": dict,
 }  # fmt: skip
 """Optional keys of a record."""
+NOISE = 1.0
+"""A BLEU below this says nothing: the network has not learned to translate."""
+SHORTCOMINGS = {
+    "ended in the warm-up": "train longer (training.epochs, training.max_steps), or shorten training.warmup_steps",
+    f"BLEU below {NOISE:g}": "it has not learned to translate; train longer, or on more text",
+    "still improving at the last evaluation": "train longer: raise training.epochs or training.max_steps",
+}
+"""Reasons why the score of a run says little about its method, and what to do."""
 STRENGTHS = ("gamma", "gamma_plus", "gamma_minus")
 """Optional numbers of a method."""
 
@@ -92,6 +100,17 @@ class Run:
         scores = {"network": self.metrics, "ngram": self.ngram, "mixture": self.mixture}[model].get(split)
         value = scores.get(metric) if isinstance(scores, Mapping) else None
         return float(value) if isinstance(value, (int, float)) else float("nan")
+
+    @property
+    def shortcomings(self) -> tuple[str, ...]:
+        """The reasons in `SHORTCOMINGS` that hold for this run."""
+        training = self.config.get("training")
+        warmup = training.get("warmup_steps", 0) if isinstance(training, Mapping) else 0
+        steps = [step for point in self.curve if isinstance(step := point.get("step"), int)]
+        ended = bool(steps) and steps[-1] <= warmup
+        improving = len(steps) > 1 and steps[-1] == self.value("valid", "step")
+        held = (ended, self.value("test", "bleu") < NOISE, improving)
+        return tuple(reason for reason, holds in zip(SHORTCOMINGS, held, strict=True) if holds)
 
     def sentences(self) -> dict[str, Any]:
         """The stored values of each test sentence: `nll`, or `bleu_statistics` for translation."""

@@ -136,7 +136,7 @@ def best_seed_table(
 
 def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
     """The rows with the best and the second best marked; a single row is not marked."""
-    finite = [row for row in rows if math.isfinite(row.value) and row.alone]
+    finite = [row for row in rows if metric.tells(row.value) and row.alone]
     best = sorted({metric.order(row.value) for row in finite})[:2]  # rows of one score share a place
     places = {row.key: best.index(metric.order(row.value)) + 1 for row in finite if metric.order(row.value) in best}
     return tuple(replace(row, rank=places.get(row.key, 0) if len(finite) > 1 else 0) for row in rows)

@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_model
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import EarlyStoppingCallback, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import ExportableState
 
 from lidstone.errors import RunError
 from lidstone.hf.mixin import SmoothedLossMixin
@@ -36,9 +37,6 @@ from lidstone.lab.run.checkpoints import (
 )
 from lidstone.lab.run.setup import Setup, process_count
 from lidstone.progress import progress_bar
-
-if TYPE_CHECKING:
-    pass
 
 Scores = Mapping[str, float]
 
@@ -80,7 +78,7 @@ def fit(
 
 
 def _trainer(setup: Setup, score: Any, settings: Training, arguments: Any, progress: TrainingProgress) -> Any:
-    stop_early = [EarlyStoppingCallback(settings.patience)] if settings.patience is not None else []
+    stop_early = [] if settings.patience is None else [EarlyStopping(settings.patience, settings.warmup_steps)]
     trainer = PipelineTrainer(
         model=setup.model,
         args=arguments,
@@ -164,6 +162,32 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
             super()._save_checkpoint(*args, **kwargs)
             if self.is_world_process_zero():
                 write_checksums(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+
+
+class EarlyStopping(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Stops after `patience` evaluations without a lower validation loss; those of the warm-up are not counted.
+
+    The loss also where weights are chosen by BLEU: early in training BLEU is noise, while the loss falls steadily.
+    """
+
+    def __init__(self, patience: int, warmup_steps: int) -> None:
+        self.patience, self.warmup_steps = patience, warmup_steps
+        self.lowest: float | None = None
+        self.waited = 0
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Compare the loss with the lowest so far."""
+        if self.lowest is None or metrics["eval_loss"] < self.lowest:
+            self.lowest, self.waited = metrics["eval_loss"], 0
+        elif state.global_step > self.warmup_steps:
+            self.waited += 1
+        if self.waited >= self.patience:
+            control.should_training_stop = True
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of it."""
+        settings = {"patience": self.patience, "warmup_steps": self.warmup_steps}
+        return {"args": settings, "attributes": {"lowest": self.lowest, "waited": self.waited}}
 
 
 class TrainingProgress(TrainerCallback):
