@@ -109,6 +109,17 @@ def test_a_training_that_ended_too_early_is_called_that(lidstone, recipe, tmp_pa
     )
 
 
+def test_the_regularizer_is_that_of_the_one_method_that_is_named(lidstone, recipe, folder):
+    def train(*arguments):
+        return lidstone("train", recipe, "--output", folder / "runs", "--json", *arguments)
+
+    plain = json.loads(train("--method", "add-lambda", "--set", "methods.add-lambda.gamma=0.6").out)
+    short = json.loads(train("--method", "add-lambda", "--set", "regularizer.gamma=0.6").out)
+    assert short["id"] == plain["id"] and short["method"]["gamma_plus"] == 0.6
+    several = train("--method", "add-lambda", "--method", "none", "--set", "regularizer.gamma=0.6")
+    assert several.code == 1 and "regularizer.gamma is for one method, and 2 are named" in several.err
+
+
 def test_seed_and_set_make_other_runs(lidstone, recipe, folder):
     ids = set()
     for options in ((), ("--seed", 5), ("--set", "training.learning_rate=0.02")):

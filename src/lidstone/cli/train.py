@@ -45,14 +45,17 @@ def train(
     from lidstone.lab.run.setup import cached_corpus, first_process_first, process_rank
 
     overrides = [*(settings or ()), *([f"training.seed={seed}"] if seed is not None else ())]
-    loaded = load_recipe(recipe, overrides)
+    of_method = [text for text in overrides if method and "=" in text and text.startswith("regularizer.")]
+    loaded = load_recipe(recipe, [text for text in overrides if text not in of_method])
+    if of_method and (len(method or ()) > 1 or not loaded.methods):
+        loaded, of_method = _of_all(recipe, overrides, method or []), []
     if process_rank() == 0:
         for note in loaded.notes:
             say(f"note: {note}")
     with first_process_first():
         prepared = cached_corpus(loaded)
     runs = []
-    for one in chosen(loaded, method or ()):
+    for one in chosen(loaded, method or (), of_method):
         done = run_recipe(one, output, prepared=prepared, resume=resume, tensorboard=tensorboard)
         if process_rank() == 0:
             runs.append(done)
@@ -64,8 +67,31 @@ def train(
     _warn(runs)
 
 
-def chosen(recipe: Recipe, names: list[str] | tuple[str, ...]) -> list[Recipe]:
-    """The recipes to train: the named methods; else the regularizer, if one is set; else all methods."""
+def _of_all(recipe: str, overrides: list[str], names: list[str]) -> Recipe:
+    """The recipe with keys of the regularizer that hold for several methods; those of one method are an error."""
+    from lidstone.errors import InputError
+    from lidstone.lab.recipe.recipe import SHARED, load_recipe
+
+    for key in (text.partition("=")[0] for text in overrides):
+        if len(names) > 1 and key.startswith("regularizer.") and key.split(".")[1] not in SHARED:
+            wanted = key.replace("regularizer", f"methods.{names[0]}", 1)
+            raise InputError(f"{key} is for one method, and {len(names)} are named", hint=f"name one, or set {wanted}")
+    return load_recipe(recipe, overrides)
+
+
+def chosen(
+    recipe: Recipe, names: list[str] | tuple[str, ...], of_method: list[str] | tuple[str, ...] = ()
+) -> list[Recipe]:
+    """The recipes to train: the named methods; else the regularizer, if one is set; else all methods.
+
+    `of_method` overrides keys of the regularizer, such as `regularizer.gamma=0.6`, of the one method that is named.
+    """
+    if of_method:
+        from lidstone.lab.recipe.yaml import parse_yaml
+        from lidstone.lab.sweep.grid import Cell
+
+        settings = {key: parse_yaml(value, key) for key, _, value in (text.partition("=") for text in of_method)}
+        return [Cell(names[0], settings, recipe.training.seed).recipe(recipe)]
     if not names and recipe.regularizer.is_set:
         return [recipe.model_copy(update={"methods": ()})]
     return [recipe.method(name) for name in names or recipe.method_names]

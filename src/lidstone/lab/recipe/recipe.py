@@ -40,7 +40,8 @@ _TRANSLATION: dict[str, Any] = {
     "training": {"batch_tokens": 4096, "accumulation": 1, "weight_decay": 1e-4, "block_length": None},
     "evaluation": {"metric": "bleu"},
 }
-_SHARED = ("order", "form", "empirical", "schedule")
+SHARED = ("order", "form", "empirical", "schedule")
+"""Keys of the section `regularizer` that hold for all methods."""
 
 
 class Recipe(Section):
@@ -106,7 +107,7 @@ class Recipe(Section):
             return values
         filled = with_defaults(_TRANSLATION, values) if values.get("task") == "mt" else dict(values)
         shared = filled.get("regularizer")
-        shared = {key: shared[key] for key in _SHARED if key in shared} if isinstance(shared, Mapping) else {}
+        shared = {key: shared[key] for key in SHARED if key in shared} if isinstance(shared, Mapping) else {}
         if isinstance(filled.get("methods"), (list, tuple)):
             filled["methods"] = [
                 with_defaults(shared, item) if isinstance(item, Mapping) else item for item in filled["methods"]
