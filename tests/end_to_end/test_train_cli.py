@@ -120,6 +120,34 @@ def test_the_regularizer_is_that_of_the_one_method_that_is_named(lidstone, recip
     assert several.code == 1 and "regularizer.gamma is for one method, and 2 are named" in several.err
 
 
+def test_evaluations_are_lines_where_there_is_no_terminal(lidstone, recipe, tmp_path):
+    answer = lidstone("train", recipe, "--method", "none", "--output", tmp_path)
+    lines = [line for line in answer.err.splitlines() if line.startswith("none: step")]
+    assert [line.split("  ")[0] for line in lines] == ["none: step 2 of 4", "none: step 4 of 4"]
+    assert all("loss" in line and line.endswith(" s") for line in lines)
+
+
+def test_an_interruption_says_how_to_continue(lidstone, recipe, tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lidstone.lab.run.run.CorpusScorer.validate", interrupt)
+        answer = lidstone("train", recipe, "--method", "none", "--output", tmp_path)
+    assert (answer.code, answer.err.splitlines()[-1]) == (130, "interrupted at step 2; continue with --resume")
+    assert lidstone("train", recipe, "--method", "none", "--output", tmp_path, "--resume").code == 0
+
+
+def test_trackers_go_to_the_trainer_and_do_not_change_the_id(lidstone, recipe, folder, tmp_path, monkeypatch):
+    plain = json.loads(lidstone("train", recipe, "--method", "none", "--output", folder / "runs", "--json").out)
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
+    tracked = ("--method", "none", "--output", tmp_path, "--json", "--set")
+    answer = lidstone("train", recipe, *tracked, "training.report_to=tensorboard")
+    assert json.loads(answer.out)["id"] == plain["id"] and any((tmp_path / "board").rglob("events*"))
+    missing = lidstone("train", recipe, *tracked, "training.report_to=[wandbb]", "--seed", 5)
+    assert missing.code == 1 and "training.report_to: wandbb is not installed" in missing.err
+
+
 def test_seed_and_set_make_other_runs(lidstone, recipe, folder):
     ids = set()
     for options in ((), ("--seed", 5), ("--set", "training.learning_rate=0.02")):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,16 +58,32 @@ def train(
     with first_process_first():
         prepared = cached_corpus(loaded)
     runs = []
-    for one in chosen(loaded, method or (), of_method):
-        done = run_recipe(one, output, prepared=prepared, resume=resume, tensorboard=tensorboard)
-        if process_rank() == 0:
-            runs.append(done)
-            print_json(summary(done)) if as_json else _print_state(done)
+    with _evaluations_on_stderr():
+        for one in chosen(loaded, method or (), of_method):
+            done = run_recipe(one, output, prepared=prepared, resume=resume, tensorboard=tensorboard)
+            if process_rank() == 0:
+                runs.append(done)
+                print_json(summary(done)) if as_json else _print_state(done)
     if runs:
         write_explorer(loaded, output, prepared)
     if runs and not as_json:
         _print(runs)
     _warn(runs)
+
+
+@contextlib.contextmanager
+def _evaluations_on_stderr() -> Iterator[None]:
+    """Print the log of evaluations, which is empty on a terminal; after Ctrl-C say how to continue."""
+    logger, handler = logging.getLogger("lidstone.lab.run"), logging.StreamHandler()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        say(f"{error}; continue with --resume" if error.args else "interrupted")
+        raise typer.Exit(130) from None
+    finally:
+        logger.removeHandler(handler)
 
 
 def _of_all(recipe: str, overrides: list[str], names: list[str]) -> Recipe:

@@ -145,6 +145,8 @@ class ModelSpec(Section):
 class Training(Section):
     """How the network is trained."""
 
+    LATER = frozenset({"report_to"})
+
     epochs: Positive | None = None
     """Stop after this many passes over the training text."""
     max_steps: Positive | None = 50_000
@@ -181,6 +183,13 @@ class Training(Section):
     """fp32, bf16, or auto: bf16 on a GPU that has it, fp32 elsewhere."""
     threads: Positive | None = None
     """CPU threads; null: torch's own choice."""
+    report_to: tuple[str, ...] = ()
+    """Trackers that the Trainer reports to: wandb, mlflow, tensorboard, ...; they do not change the run's id."""
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Training:

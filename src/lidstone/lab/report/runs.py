@@ -22,6 +22,7 @@ SCHEMA = 1
 ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
 """First-level keys of a recipe that do not affect this training: other methods, the sweep, names."""
 NOT_THE_SETTING = {"seed", "seeds", "output", "folder", "runs", "device", "threads", "workers", "jobs", "engine"}
+NOT_THE_SETTING |= {"report_to"}
 """Keys at any level that do not make another setting of the method."""
 OPTIONAL = {
     "sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list, "ngram": dict, "mixture": dict,

@@ -65,7 +65,8 @@ def identity(
         config["regularizer"][key] = dict(source or {})["sha256"]
     for section in _IRRELEVANT:
         config.pop(section, None)
-    config["training"].pop("threads")
+    for key in ("threads", "report_to"):
+        config["training"].pop(key, None)
     config["corpus"] = {split: corpus[split] for split in ("train", "valid", "test")}
     if recipe.task == "mt" and recipe.corpus.tokenization == "done":  # the same tokens, other references than with none
         config["corpus"]["detokenized"] = recipe.corpus.target_language

@@ -7,6 +7,7 @@ training. `accumulation` is the number of batches per update over all processes:
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -39,6 +40,7 @@ from lidstone.lab.run.setup import Setup, process_count
 from lidstone.progress import progress_bar
 
 Scores = Mapping[str, float]
+log = logging.getLogger("lidstone.lab.run")
 
 
 def fit(
@@ -54,7 +56,8 @@ def fit(
 ) -> Fitted:
     """Train the model of a setup; checkpoints go to `folder`. Afterwards it has the weights that are best by `metric`.
 
-    `description` is shown before the progress bar; `tensorboard` is a folder for TensorBoard's files.
+    `description` is shown before the progress bar, and in the log of evaluations where there is no terminal;
+    `tensorboard` is a folder for TensorBoard's files. A KeyboardInterrupt says at which step it came.
     """
     progress = TrainingProgress(description)
     arguments = training_arguments(settings, len(setup.batches), folder, metric=metric, tensorboard=tensorboard)
@@ -67,6 +70,8 @@ def fit(
     trainer.seconds_before, trainer.began = before, time.perf_counter()
     try:
         trainer.train(resume_from_checkpoint=str(found.path) if found else None)
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"interrupted at step {trainer.state.global_step}") from error
     finally:
         progress.close()
     elapsed = time.perf_counter() - trainer.began
@@ -164,7 +169,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
                 write_checksums(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
 
 
-class EarlyStopping(TrainerCallback, ExportableState):  # type: ignore[misc]
+class EarlyStopping(TrainerCallback, ExportableState):
     """Stops after `patience` evaluations without a lower validation loss; those of the warm-up are not counted.
 
     The loss also where weights are chosen by BLEU: early in training BLEU is noise, while the loss falls steadily.
@@ -191,7 +196,7 @@ class EarlyStopping(TrainerCallback, ExportableState):  # type: ignore[misc]
 
 
 class TrainingProgress(TrainerCallback):
-    """A progress bar on stderr, a line after each evaluation on a terminal, and the seconds of each update."""
+    """A progress bar on stderr, a line per evaluation (logged without a terminal), and the seconds of updates."""
 
     def __init__(self, description: str) -> None:
         self.description = description
@@ -216,11 +221,14 @@ class TrainingProgress(TrainerCallback):
             self.advance(1)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
-        """Print the scores."""
-        if self.bar is not None and sys.stderr.isatty():
-            shown = {name.removeprefix("eval_"): value for name, value in (metrics or {}).items()}
-            values = "  ".join(f"{name} {shown[name]:.4g}" for name in ("perplexity", "bleu") if name in shown)
-            print(f"{self.description}: step {state.global_step}  {values}", file=sys.stderr)
+        """Print or log the scores."""
+        if self.bar is None:
+            return
+        names = ("loss", "perplexity", "bleu")
+        values = [f"{name} {metrics[f'eval_{name}']:.4g}" for name in names if f"eval_{name}" in metrics]
+        where = f"{self.description}: step {state.global_step} of {state.max_steps}"
+        line = f"{where}  {'  '.join(values)}  {metrics['eval_seconds']:.0f} s"
+        print(line, file=sys.stderr) if sys.stderr.isatty() else log.info(line)
 
     def close(self) -> None:
         """Remove the bar, also after an error."""
@@ -272,13 +280,26 @@ def training_arguments(
         disable_tqdm=True,
         log_level="error",
         log_level_replica="error",
-        report_to=["tensorboard"] if tensorboard else [],
+        report_to=_trackers(settings, tensorboard),
+        run_name=folder.parent.name,
         use_cpu=not cuda,
         bf16=use_bf16(settings.precision, cuda),
         dataloader_pin_memory=cuda,
         ddp_backend=None if cuda or processes == 1 else "gloo",
         ddp_find_unused_parameters=False if processes > 1 else None,
     )
+
+
+def _trackers(settings: Training, tensorboard: Path | None) -> list[str]:
+    """The Trainer's names of the trackers; one that is unknown or not installed is an error."""
+    from transformers.integrations import get_available_reporting_integrations
+
+    installed = get_available_reporting_integrations()
+    for name in settings.report_to:
+        if name not in installed:
+            hint = f"install it, or use one of: {', '.join(installed) or 'none is installed'}"
+            raise RunError(f"training.report_to: {name} is not installed", hint=hint)
+    return list(dict.fromkeys([*settings.report_to, *(["tensorboard"] if tensorboard else [])]))
 
 
 def use_bf16(precision: str, cuda: bool) -> bool:
