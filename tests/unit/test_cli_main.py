@@ -168,3 +168,16 @@ def test_env_names_versions_and_cores(tmp_path, monkeypatch):
 def test_env_as_text_has_one_fact_a_line():
     lines = run("env").stdout.splitlines()
     assert f"lidstone           {lidstone.__version__}" in lines
+
+
+def test_a_table_on_a_narrow_terminal_breaks_no_word(capsys, monkeypatch):
+    from lidstone.cli.console import _print_rich_table
+
+    def shown(columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        _print_rich_table(["run", "bleu", "note"], [["9cfeacdc7bab", "12.10", "still improving at the end"]])
+        return [line.split() for line in capsys.readouterr().out.splitlines() if line.split()]
+
+    assert shown(80)[-1] == ["9cfeacdc7bab", "12.10", "still", "improving", "at", "the", "end"]
+    assert ["9cfeacdc7bab", "12.10", "still", "improving"] in shown(44)  # the text is wrapped
+    assert shown(30)[:2] == [["run", "9cfeacdc7bab"], ["bleu", "12.10"]]  # a list

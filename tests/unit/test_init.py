@@ -124,6 +124,7 @@ def test_init_prints_the_path_and_what_to_do_next(home):
     result = run("init", text)
     assert (result.exit_code, result.stdout) == (0, "recipe.yaml\n")
     assert "next: lidstone train recipe.yaml" in result.stderr
+    assert "next: lidstone train 'my recipe.yaml', or" in run("init", text, "--output", "my recipe.yaml").stderr
     again = run("init", text)
     assert (again.exit_code, again.stdout) == (1, "")
     assert "error: recipe.yaml exists already\nhint: " in again.stderr

@@ -127,14 +127,23 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """The table with colours: text is wrapped, words and numbers are not; if they do not fit, a list for each row."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    console, table = Console(), Table(box=box.SIMPLE_HEAD, header_style="bold")
+    needed = 1
     for column, header in enumerate(headers):
-        table.add_column(Text(header), justify="right" if column else "left")
+        cells = [row[column] for row in rows]
+        text = any(" " in cell for cell in cells)
+        needed += 3 + max(map(len, " ".join([header, *cells]).split() if text else [header, *cells]), default=0)
+        table.add_column(Text(header), justify="right" if column and not text else "left", no_wrap=not text)
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    if needed <= console.width:
+        return console.print(table)
+    for row in rows:
+        print()
+        print_pairs(dict(zip(headers, row, strict=True)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -38,4 +39,5 @@ def init(
     print(output)
     for line in chosen.lines():
         say(line)
-    say(f"next: lidstone train {output}, or lidstone sweep {output} to choose the strength")
+    quoted = shlex.quote(output)
+    say(f"next: lidstone train {quoted}, or lidstone sweep {quoted} to choose the strength")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from enum import Enum
 from pathlib import Path
@@ -210,7 +211,7 @@ def _show_result(planned: Sweep, states: list[MethodState], as_json: bool) -> No
     else:
         rows = [[str(line["method"]), line["shown"], number_of(line["valid"]), str(line["runs"])] for line in results]
         print_table(["method", "best setting", f"valid {planned.metric}", "runs"], rows)
-        say(f"runs are in {planned.output}; see `lidstone report {planned.output}`")
+        say(f"runs are in {planned.output}; see `lidstone report {shlex.quote(str(planned.output))}`")
     failures = [failure for state in states for failure in state.failures()]
     failures += [f"{line['method']}: no training has a validation score" for line in results if not line["runs"]]
     for failure in failures:

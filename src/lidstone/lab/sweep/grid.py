@@ -59,7 +59,7 @@ class Cell:
         _split_strengths(values["regularizer"], self.settings)
         for key, value in {**self.settings, "training.seed": self.seed}.items():
             _place(values, key.split("."), value)
-        return make_recipe(values, origin=f"{base.name}, {self}")
+        return make_recipe(values, origin=f"{base.name}, cell {self}")
 
 
 def axes_of(recipe: Recipe, method: str) -> Axes:
