@@ -71,22 +71,37 @@ def _build_binary(folder: Path) -> bool:
 
 
 def test_bad_lines_are_named_and_kept_apart(folder):
-    (folder / "in.jsonl").write_bytes(b'{"text": "the cat"}\n{"txt": 1}\n{"text": "\xff"}\nnull\n')
+    good = b'{"text": "the cat"}\n'
+    (folder / "in.jsonl").write_bytes(good + b'{"txt": 1}\n{"text": "\xff"}\nnull\n' + good * 29)
     result = invoke("filter", folder / "a.table", folder / "in.jsonl", "--output", folder / "o.jsonl")
     assert result.exit_code == 0
-    for line, reason in ((2, "no field 'text'"), (3, "not UTF-8"), (4, "not a JSON object but null")):
+    for line, reason in ((2, "no field 'text' (it has 'txt')"), (3, "not UTF-8"), (4, "not a JSON object but null")):
         assert f"in.jsonl:{line}: {reason}" in result.stderr
-    assert "kept 1 of 1 documents, 3 bad lines in" in result.stderr
+    assert "kept 30 of 30 documents, 3 bad lines in" in result.stderr
     assert len((folder / "o.jsonl.bad").read_bytes().splitlines()) == 3
 
 
-def test_many_bad_lines_do_not_flood_the_terminal_where_a_file_names_them(folder):
-    (folder / "in.txt").write_bytes(b"\xff\n" * 50)
-    result = invoke("filter", folder / "a.table", folder / "in.txt", "--output", folder / "o")
-    assert result.stderr.count("not UTF-8") == 20 and "further bad lines" in result.stderr
-    assert len((folder / "o.bad").read_bytes().splitlines()) == 50
+def test_many_bad_lines_are_counted_not_named_one_by_one(folder):
+    (folder / "in.txt").write_bytes(b"\xff\n" * 50 + b"\0\n" + b"the cat\n" * 49)
+    result = invoke("filter", folder / "a.table", folder / "in.txt", "--output", folder / "o", "--max-bad", 0.6)
+    assert result.exit_code == 0
+    assert result.stderr.count("warning: ") == 6 and f"all are in {folder / 'o.bad'}" in result.stderr
+    assert "bad lines: 50 not UTF-8, 1 a NUL byte\n" in result.stderr
+    assert len((folder / "o.bad").read_bytes().splitlines()) == 51
     piped = lidstone("filter", folder / "a.table", folder / "in.txt")
-    assert piped.stderr.count(b"not UTF-8") == 50  # no file keeps them: all are named
+    assert piped.stderr.count(b"warning: ") == 6 and piped.stdout.count(b"the cat") == 49
+    assert piped.returncode == 1 and b"error: 51 of 100 lines are not documents" in piped.stderr
+
+
+def test_a_wrong_field_is_an_error_that_names_the_fields(folder):
+    (folder / "in.jsonl").write_text('{"id": 1, "body": "the cat"}\n' * 100)
+    result = invoke("filter", folder / "a.table", folder / "in.jsonl", "-o", folder / "o", "--max-bad", 1)
+    assert result.exit_code == 1
+    assert "100 of 100 lines are not documents (100 no field 'text')" in result.stderr
+    assert "no field 'text' (it has 'id', 'body')" in result.stderr and "hint: check --field" in result.stderr
+    assert result.stderr.count("\n") < 12
+    assert invoke("filter", folder / "a.table", folder / "in.jsonl", "--field", "body").exit_code == 0
+    assert invoke("filter", folder / "a.table", "-").exit_code == 0  # no text, no bad line
 
 
 @pytest.mark.parametrize(

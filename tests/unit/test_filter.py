@@ -19,12 +19,12 @@ from lidstone.ngram.counts import count_text
 from lidstone.ngram.filter import checkpoint
 from lidstone.ngram.filter import run as filter_run
 from lidstone.ngram.filter.checkpoint import FilterFiles
-from lidstone.ngram.filter.documents import Documents
+from lidstone.ngram.filter.documents import Documents, json_documents, text_documents
 from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.filter.selection import NOTHING, cut_at, score_documents, scorer_of
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.ngram.table import BackoffTable
-from lidstone.text.reader import read_chunks
+from lidstone.text.reader import Chunk, Place, read_chunks
 
 WORDS = ["the", "cat", "dog", "sat", "saw", "a", "owl", "on", "mat", "zebra", "<unk>"]
 
@@ -181,7 +181,7 @@ def test_bad_lines_are_named_kept_and_counted(tmp_path):
     reasons = [b.reason for b in seen]
     assert reasons[1:6] == [
         "not a JSON object but an array",
-        "no field 'text'",
+        "no field 'text' (it has 't')",
         "the field 'text' is null, not a string",
         "the field 'text' is a number, not a string",
         "not UTF-8: 0xff at byte 11 of the line",
@@ -189,6 +189,25 @@ def test_bad_lines_are_named_kept_and_counted(tmp_path):
     assert reasons[0].startswith("not JSON") and "nested too deeply" in reasons[6]
     rejected = (tmp_path / "out.jsonl.bad").read_bytes().split(b"\n")[:-1]
     assert [line.split(b"\t", 1)[1] for line in rejected] == bad
+
+
+@pytest.mark.parametrize("end", ["\n", '"}\n'])
+def test_time_is_linear_in_the_bad_lines_of_a_chunk(end):
+    """Many bad lines in one chunk: the lines are split once, not once for each."""
+    begin = '{"text": "' if "}" in end else ""
+    chunk = Counting(f"{begin}caf\xe9{end}".encode("latin-1") * 30_000, "x", Place(), Place())
+    found = json_documents(chunk, "text") if begin else text_documents(chunk)
+    assert len(found.bad) == 30_000 and Counting.splits <= 2
+    Counting.splits = 0
+
+
+class Counting(Chunk):
+    splits = 0
+
+    @property
+    def lines(self):
+        Counting.splits += 1
+        return super().lines
 
 
 @pytest.mark.parametrize("settings", [{}, {"keep": 1.0}])

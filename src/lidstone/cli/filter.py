@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,11 @@ from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.filter.documents import Bad
+    from lidstone.ngram.filter.filter import Filtered
     from lidstone.ngram.scorer.scorer import Scorer
 
-NAMED = 20
-"""How many bad lines are named on stderr if a file lists all of them."""
+NAMED = 5
+"""How many bad lines are named on stderr; the others are counted."""
 
 
 def filter(
@@ -39,6 +41,9 @@ def filter(
     format: Annotated[str, typer.Option(help="text, jsonl, or auto: by the name of the input.")] = "auto",
     field: Annotated[str, typer.Option(help="The field of a JSON object that holds the text.")] = "text",
     bare: Annotated[bool, typer.Option("--bare", help="Write documents without their scores.")] = False,
+    max_bad: Annotated[
+        float, typer.Option(min=0, max=1, help="Exit with 1 if more than this share of the lines are not documents.")
+    ] = 0.1,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Threads; all cores by default.")] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Start an unfinished run from the beginning.")] = False,
     as_json: JSON = False,
@@ -71,6 +76,7 @@ def filter(
         report=reporter,
     )
     _print(done, reporter, signature, as_json)
+    reporter.check(done, max_bad)
 
 
 def read_scorer(path: str) -> tuple[Scorer, str]:
@@ -91,19 +97,32 @@ def read_scorer(path: str) -> tuple[Scorer, str]:
 
 
 class Reporter:
-    """Names bad lines on stderr: all of them, or the first ones if a file lists them."""
+    """Names the first bad lines on stderr and counts all, by what is wrong with them."""
 
     def __init__(self, output: str) -> None:
         self.file = None if output == "-" else f"{output}.bad"
-        self.seen = 0
+        self.kinds: Counter[str] = Counter()
+        self.first = ""
 
     def __call__(self, bad: Bad) -> None:
-        """Name one."""
-        self.seen += 1
-        if self.file is None or self.seen <= NAMED:
+        """Count one."""
+        seen = self.kinds.total()
+        self.first = self.first or f"{bad.where}: {bad.reason}"
+        if seen < NAMED:
             say(f"warning: {bad.where}: {bad.reason}")
-        elif self.seen == NAMED + 1:
-            say(f"warning: further bad lines are named only in {self.file}")
+        elif seen == NAMED:
+            say("warning: further bad lines are only counted" + (f"; all are in {self.file}" if self.file else ""))
+        self.kinds[bad.kind] += 1
+
+    def check(self, done: Filtered, limit: float) -> None:
+        """Raise an error if too many lines are bad; a continued run has not seen those before."""
+        lines = done.documents + done.bad
+        if not done.bad or (done.documents and done.bad <= limit * lines):
+            return
+        count = f"{done.bad:,} of {lines:,} lines are not documents"
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.most_common(3))
+        what = f" ({kinds}); the first is {self.first}" if self.first else ""
+        raise InputError(count + what, hint="check --field and --format; --max-bad sets the share that is accepted")
 
 
 def parse_percentiles(text: str | None) -> tuple[float, float] | None:
@@ -129,5 +148,7 @@ def _print(done: Any, reporter: Reporter, signature: str, as_json: bool) -> None
         return
     bad = f", {done.bad:,} bad lines" + (f" in {reporter.file}" if reporter.file else "") if done.bad else ""
     perplexity = "-" if done.perplexity is None else f"{done.perplexity:.4f}"
+    if done.bad > NAMED:
+        say("bad lines: " + ", ".join(f"{count:,} {kind}" for kind, count in reporter.kinds.most_common(5)))
     say(f"kept {done.kept:,} of {done.documents:,} documents{bad}; perplexity of all {perplexity}")
     say(signature)

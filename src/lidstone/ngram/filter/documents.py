@@ -11,6 +11,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,15 @@ class Bad:
     """file:line"""
     reason: str
     raw: bytes
+
+    @property
+    def kind(self) -> str:
+        """The reason without particulars.
+
+        >>> Bad("a:1", "not UTF-8: 0xff at byte 1 of the line", b"").kind
+        'not UTF-8'
+        """
+        return re.split(": | at byte | \\(it has", self.reason)[0]
 
     @property
     def line(self) -> bytes:
@@ -72,7 +82,7 @@ def json_documents(chunk: Chunk, name: str) -> Documents:
     >>> from lidstone.text.reader import Place
     >>> found = json_documents(Chunk(b'{"text": "a\\nb"}\n{"t": 1}\n[]', "x.jsonl", Place(), Place()), "text")
     >>> found.text, found.sizes, [bad.reason for bad in found.bad]
-    (b'a\nb', [2], ["no field 'text'", 'not a JSON object but an array'])
+    (b'a\nb', [2], ["no field 'text' (it has 't')", 'not a JSON object but an array'])
     """
     numbers, raw, texts, bad = [], [], [], []
     for number, line in enumerate(chunk.lines):
@@ -104,10 +114,16 @@ def _field(line: bytes, name: str) -> str | None:
     if not isinstance(record, dict):
         raise ValueError(f"not a JSON object but {_kind(record)}")
     if name not in record:
-        raise ValueError(f"no field {name!r}")
+        raise ValueError(f"no field {name!r} ({_fields(record)})")
     if not isinstance(record[name], str):
         raise ValueError(f"the field {name!r} is {_kind(record[name])}, not a string")
     return str(record[name])
+
+
+def _fields(record: dict[str, Any]) -> str:
+    """The names of the first few fields."""
+    names = [repr(name if len(name) <= 30 else f"{name[:30]}...") for name in list(record)[:6]]
+    return f"it has {', '.join(names) or 'none'}{' and more' if len(record) > 6 else ''}"
 
 
 def _kind(value: Any) -> str:
