@@ -286,3 +286,22 @@ def test_stdout_on_a_full_device(folder):
     assert done.returncode == 1
     assert "No space left on device" in done.stderr.splitlines()[0]
     assert "Traceback" not in done.stderr
+
+
+def test_counts_are_files(folder):
+    """`-` is text or ARPA, never counts: they are mapped into memory."""
+    written = "counts are not written to standard output"
+    assert refused("count", "-", "-n", 2, "-o", "-", stdin="a b\n") == written
+    assert refused("merge", folder / "c", folder / "c", "-o", "-") == written
+    read = "counts are not read from standard input"
+    assert refused("fit", "-", "-o", folder / "bad") == read
+    assert refused("merge", folder / "c", "-", "-o", folder / "bad") == read
+    assert refused("explain", folder / "t", "--counts", "-", "--history", "a") == read
+
+
+def test_prune_is_another_name_of_threshold(folder):
+    options = ("-n", 2, "-o", folder / "c", "--json")
+    one, other = (
+        run("count", "-", *options, name, 0, name, 1, stdin="a b\na b\nb\n") for name in ("--threshold", "--prune")
+    )
+    assert one.exit_code == 0 and one.stdout == other.stdout

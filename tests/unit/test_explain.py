@@ -13,6 +13,7 @@ from lidstone.loss.explain import explain, explorer_data
 from lidstone.loss.split import signed_split
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.add_lambda import AddLambda
+from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
 from lidstone.text.vocabulary import Vocabulary
 
 WORDS = Vocabulary.from_words(["of", "the", "a"])  # 0 <unk>, 1 </s>, 2 of, 3 the, 4 a
@@ -31,6 +32,14 @@ def test_one_history_worked_out():
     assert found.z == pytest.approx(9 / 33)
     np.testing.assert_allclose(found.minus, [0, 0, 0, 7 / 9, 2 / 9])
     np.testing.assert_allclose(found.plus, [1 / 3, 1 / 3, 1 / 3, 0, 0], atol=1e-15)
+
+
+def test_a_history_that_is_too_short_under_kneser_ney_has_a_note():
+    counts, bos = count(TEXT, WORDS, 3), WORDS.bos
+    table = KneserEssenNey(discount=0.5).fit(counts)
+    assert "the history has 1 of 2 words and no <s>" in explain(table, counts, [2]).note
+    assert [explain(table, counts, history).note for history in ([bos], [bos, 2], [2, 3])] == [""] * 3
+    assert explain(AddLambda(lam=0.5).fit(counts), counts, [2]).note == ""
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -311,6 +311,12 @@ class TestMistakes:
             with pytest.raises(InputError, match=f"labels hold the id {wrong}, which is outside 0 to 7"):
                 loss(make_logits().requires_grad_(), labels)
 
+    @pytest.mark.parametrize("loss", [SmoothedCrossEntropy(TABLE, gamma=0.1), SmoothedCrossEntropy()])
+    def test_transposed_logits_are_recognised(self, loss):
+        """(batch, V, time), as F.cross_entropy takes them."""
+        with pytest.raises(InputError, match=r"\(2, 8, 4\) are transposed.*hint: pass logits\.transpose\(1, 2\)"):
+            loss(make_logits().transpose(1, 2), LABELS)
+
     def test_shapes_that_do_not_fit(self):
         loss = SmoothedCrossEntropy(TABLE, gamma=0.1)
         with pytest.raises(InputError, match=r"logits of shape \(2, 4, 8\) do not fit labels of shape \(2, 3\)"):

@@ -38,7 +38,11 @@ def count(
     output: OUTPUT,
     threshold: Annotated[
         list[int] | None,
-        typer.Option(help="Drop n-grams that occur this often or less: one per order, lowest first."),
+        typer.Option(
+            "--threshold",
+            "--prune",
+            help="Drop n-grams that occur this often or less: repeated, one per order, lowest first.",
+        ),
     ] = None,
     vocab: Annotated[
         Path | None,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lidstone.cli.console import print_json, print_table, table_signature
-from lidstone.cli.inputs import JSON, MODEL, read_table
+from lidstone.cli.console import print_json, print_table, say, table_signature
+from lidstone.cli.inputs import JSON, MODEL, check_counts_input, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def explain(
     from lidstone.loss.explain import explain as explain_history
     from lidstone.ngram.formats.safetensors import load_counts
 
+    check_counts_input(counts)
     model, counted = read_table(table), load_counts(counts)
     found = explain_history(model, counted, encode_history(history, model.vocab, model.order))
     facts = {"history": history, **explanation(found, counted, number), "signature": table_signature(model)}
@@ -64,7 +65,8 @@ def explanation(found: Explanation, counts: Counts, number: int) -> dict[str, An
         numbers = {name: float(value) if seen or name == "p~" else None for name, value in values.items()}
         string = vocab.tokens[word] if vocab.tokens else str(word)
         words.append({"word": string, "c": int(followers[word]), **numbers})
-    return {"count": found.count, "z": found.z if seen else None, "words": words}
+    note = {"note": found.note} if found.note else {}
+    return {"count": found.count, "z": found.z if seen else None, "words": words, **note}
 
 
 def _print(facts: dict[str, Any]) -> None:
@@ -77,3 +79,5 @@ def _print(facts: dict[str, Any]) -> None:
     ]
     print_table(["word", "c", *COLUMNS], rows)
     print(facts["signature"])
+    if "note" in facts:
+        say(f"note: {facts['note']}")

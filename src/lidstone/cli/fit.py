@@ -14,6 +14,7 @@ from lidstone.cli.inputs import (
     JSON,
     MODEL_OUTPUT,
     TEMPORARY,
+    check_counts_input,
     check_engine,
     check_model_output,
     complete_smoothers,
@@ -62,6 +63,7 @@ def fit(
     from lidstone.ngram.formats.safetensors import load_counts
     from lidstone.ngram.smoothers.registry import get_smoother
 
+    check_counts_input(counts)
     check_model_output(output)
     check_engine(engine, address)
     parameters = parse_settings(settings or [])

@@ -175,7 +175,15 @@ def check_model_output(output: str | Path) -> None:
 
 def check_counts_output(output: str | Path, *, folder: bool = False) -> None:
     """The same for a file of counts, or for a folder of them."""
+    if str(output) == "-":
+        raise LidstoneError("counts are not written to standard output", hint="name a file: --output text.counts")
     check_output(output, (".counts",), "name it *.counts or *.safetensors", folder=folder)
+
+
+def check_counts_input(*paths: str | Path) -> None:
+    """Raise an error for counts on standard input: their file is mapped into memory."""
+    if "-" in map(str, paths):
+        raise LidstoneError("counts are not read from standard input", hint="name a file that count has written")
 
 
 def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str, *, folder: bool = False) -> None:

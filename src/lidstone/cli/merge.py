@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lidstone.cli.count import print_summary, summary_of_file
-from lidstone.cli.inputs import JSON, OUTPUT, TEMPORARY, check_counts_output
+from lidstone.cli.inputs import JSON, OUTPUT, TEMPORARY, check_counts_input, check_counts_output
 
 
 def merge(
@@ -25,6 +25,7 @@ def merge(
     from lidstone.ngram.disk.add import add_files
     from lidstone.ngram.disk.memory import half_of_memory, parse_size
 
+    check_counts_input(*counts)
     check_counts_output(output)
     limit = half_of_memory() if memory is None else parse_size(memory)
     add_files([gathered(path) for path in counts], output, memory=limit, temporary=temporary, show=True)

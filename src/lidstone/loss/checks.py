@@ -142,6 +142,16 @@ def check_histories(labels: Tensor, histories: Tensor | None, order: int) -> Non
 
 def check_shapes(logits: Tensor, labels: Tensor) -> None:
     """Refuse logits that do not score the labels."""
+    if (
+        labels.dim() > 1
+        and (*logits.shape[:1], *logits.shape[2:]) == labels.shape
+        and logits.shape[:-1] != labels.shape
+    ):
+        raise InputError(
+            f"logits of shape {tuple(logits.shape)} are transposed: labels of shape {tuple(labels.shape)} need "
+            "(batch, time, V)",
+            hint="pass logits.transpose(1, 2): the vocabulary comes last, unlike in F.cross_entropy",
+        )
     if logits.shape[:-1] != labels.shape:
         raise InputError(
             f"logits of shape {tuple(logits.shape)} do not fit labels of shape {tuple(labels.shape)}",

@@ -61,6 +61,8 @@ class Explanation:
     """p-, normalised: where smoothing takes mass from"""
     z: float
     """Z, the mass that smoothing moves; 0 where c(h) = 0, for there is nothing to move"""
+    note: str = ""
+    """what to know about this history, if anything: see `continuation_note`"""
 
     def top(self, number: int, tokens: Tokens | None = None) -> list[ExplainedWord]:
         """The words that matter most, with their probabilities."""
@@ -99,7 +101,19 @@ def explain(table: BackoffTable, counts: Counts, history: Sequence[int]) -> Expl
     delta = smoothed - p if total else np.zeros_like(smoothed)
     z = float(np.maximum(-delta, 0).sum())
     plus, minus = (np.maximum(part, 0) / (z or 1.0) for part in (delta, -delta))
-    return Explanation(seen, total, p, smoothed, plus, minus, z)
+    return Explanation(seen, total, p, smoothed, plus, minus, z, continuation_note(table, seen))
+
+
+def continuation_note(table: BackoffTable, history: Sequence[int]) -> str:
+    """What p~ is under Kneser-Ney after a history that is too short; "" for all others."""
+    short = len(history) < table.order - 1 and table.vocab.bos not in history
+    if not short or table.signature.get("smoother") not in ("kneser-essen-ney", "modified-kneser-ney"):
+        return ""
+    return (
+        f"the history has {len(history)} of {table.order - 1} words and no <s>: its p~ is Kneser-Ney's back-off "
+        "distribution, made of how many different words stand before, not of how often it occurs. Begin a sentence "
+        "with <s>, or give the words before"
+    )
 
 
 def followers_of(counts: Counts, history: Sequence[int]) -> NDArray[np.int32]:

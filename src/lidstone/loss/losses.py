@@ -264,8 +264,8 @@ class SmoothedCrossEntropy(SmoothedLoss):
         """
         check_call(logits, others, "compute_loss_func=ld.trainer_loss(loss)")
         refuse_sharded(logits)
-        self._check_vocabulary(logits.shape[-1], "logits")
         check_shapes(logits, labels)
+        self._check_vocabulary(logits.shape[-1], "logits")
         return self._losses(logits, labels, self._gold(labels, logits.shape[-1]), histories, num_items)
 
 

@@ -121,7 +121,9 @@ class BackoffTable:
     def prob(self, histories: Iterable[History]) -> NDArray[np.float64]:
         """The whole distribution after each history: (histories, V).
 
-        A history is a sequence of ids, most recent last; `()` for none, `vocab.bos` for the sentence start.
+        A history is a sequence of ids, most recent last; `()` for none, `vocab.bos` for the sentence start. Under
+        Kneser-Ney a history of fewer than n-1 words without `vocab.bos` has the distribution that longer ones back off
+        to, which is made of continuation counts: no estimate of what follows these words in the text.
         """
         states = self.states(histories)
         out = np.empty((len(states), self.vocab.size))
