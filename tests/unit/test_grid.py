@@ -138,3 +138,14 @@ def test_a_tie_is_compute_onced_alike_whatever_ended_first() -> None:
     orders = [dict(ended.items()), dict(reversed(ended.items()))]
     first, second = (MethodState("katz", 2, outcomes=outcomes).scores("perplexity") for outcomes in orders)
     assert first == second == [(7.0, cell) for cell in cells]
+
+
+def test_a_best_strength_at_the_edge_of_those_tried_is_named() -> None:
+    from lidstone.cli.sweep import _edges
+    from lidstone.lab.sweep.sweep import MethodState
+    from lidstone.lab.sweep.work import Outcome
+
+    tried = [Cell("katz", {"regularizer.gamma": gamma, "training.learning_rate": 0.1}) for gamma in (0.1, 0.3, 0.5)]
+    outcomes = {cell.key: (cell, Outcome("complete")) for cell in tried}
+    assert _edges(MethodState("katz", 3, outcomes=outcomes, best=tried[2])) == {"regularizer.gamma": "highest of 3"}
+    assert _edges(MethodState("katz", 3, outcomes=outcomes, best=tried[1])) == {}

@@ -11,6 +11,7 @@ import pytest
 
 from lidstone.errors import FileFormatError, InputError
 from lidstone.lab.report import Report, Run, load_runs
+from lidstone.lab.report.comparisons import compare_runs
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
 
@@ -163,3 +164,16 @@ def test_runs_that_say_little_are_noted_and_noise_is_not_ranked(tmp_path: Path) 
 
 def test_a_run_without_curve_and_recipe_has_no_shortcomings() -> None:
     assert Run.from_dict(trees.record("none", 1, curve=[], config={})).shortcomings == ()
+
+
+def test_strengths_at_the_edge_of_those_tried_are_named(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=2, grid=True, names=("none", "jelinek-mercer", "katz"))
+    (note,) = (note for note in Report.from_runs(tmp_path).warnings if "edge" in note)
+    assert note.endswith("may lie beyond: jelinek-mercer γ₋=0.5 (highest of 5).")  # of 0.005 to 0.5, as γ₊=0.1 is not
+
+
+def test_one_seed_is_tested_over_sentences_above_and_below(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=1, names=("none", "jelinek-mercer"))
+    report = Report.from_runs(tmp_path, compare=compare_runs)
+    assert "That was not tested over seeds; for the best seed of each it is p < 0.001" in report.verdict
+    assert "Not tested over seeds" in report.table().caption and "‡" in report.best_seed_table().rows[1].marks

@@ -211,6 +211,9 @@ def _show_result(planned: Sweep, states: list[MethodState], as_json: bool) -> No
     else:
         rows = [[str(line["method"]), line["shown"], number_of(line["valid"]), str(line["runs"])] for line in results]
         print_table(["method", "best setting", f"valid {planned.metric}", "runs"], rows)
+        for line in results:
+            for key, where in line["at_edge"].items():
+                say(f"note: {line['method']}: the best {key} is the {where} tried: better ones may lie beyond")
         say(f"runs are in {planned.output}; see `lidstone report {shlex.quote(str(planned.output))}`")
     failures = [failure for state in states for failure in state.failures()]
     failures += [f"{line['method']}: no training has a validation score" for line in results if not line["runs"]]
@@ -228,9 +231,20 @@ def _result(planned: Sweep, state: MethodState) -> dict[str, Any]:
         "method": state.method,
         "best": dict(best.settings) if best else None,
         "shown": (best.shown or "as in the recipe") if best else "-",
+        "at_edge": _edges(state),
         "metric": planned.metric,
         "valid": next((score for score, cell in scores if best and cell.key == best.key), None),
         "runs": len(scores),
         "ids": [out.record["id"] for _, out in state.outcomes.values() if out.state == "complete" and out.record],
         "failed": state.failures(),
     }
+
+
+def _edges(state: MethodState) -> dict[str, str]:
+    """The strengths of the best setting that are the highest or lowest of those tried."""
+    from lidstone.lab.report.methods import at_edge
+
+    settings = state.best.settings if state.best else {}
+    cells = [cell for cell, _ in state.outcomes.values()]
+    found = {key: at_edge(value, (cell.settings.get(key) for cell in cells)) for key, value in settings.items()}
+    return {key: where for key, where in found.items() if where and key.startswith("regularizer.gamma")}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from lidstone.errors import InputError
 from lidstone.lab.methods import METHODS
 from lidstone.lab.report.labels import Label, brief, parameter_pairs
-from lidstone.lab.report.runs import NOISE, SHORTCOMINGS, Run, setting_of
+from lidstone.lab.report.runs import NOISE, SHORTCOMINGS, STRENGTHS, Run, setting_of
 
 VARIANTS = ("order", "form", "empirical", "schedule")
 """Keys that separate methods of one name; shown in labels when they vary."""
@@ -177,6 +177,35 @@ def shortcomings(methods: Sequence[Method]) -> list[str]:
             )
             notes.append(f"{reason[0].upper()}{reason[1:]}: {number} of {runs} runs ({names}); {advice}.")
     return notes
+
+
+def at_edge(value: Any, tried: Iterable[Any]) -> str:
+    """Whether the best value is the highest or the lowest of those that were tried.
+
+    >>> at_edge(0.5, [0.1, 0.5]), at_edge(0.1, [0.05, 0.1, 0.5]), at_edge(0.1, [0.1])
+    ('highest of 2', '', '')
+    """
+    values = sorted({number for number in tried if isinstance(number, (int, float))})
+    if len(values) < 2 or value not in (values[0], values[-1]):
+        return ""
+    return f"{'lowest' if value == values[0] else 'highest'} of {len(values)}"
+
+
+def edges(methods: Sequence[Method]) -> list[str]:
+    """A note on chosen strengths at the edge of those that were tried."""
+    found = []
+    for method in methods:
+        tried, chosen = [_strengths(setting) for setting in method.settings], _strengths(method.chosen)
+        for symbol in ("γ", "γ₊", "γ₋"):
+            values = [float(pairs[symbol]) for pairs in tried if symbol in pairs]
+            where = at_edge(float(chosen[symbol]), values) if symbol in chosen else ""
+            found += [f"{method.key} {symbol}={chosen[symbol]} ({where})"] if where else []
+    return [f"Strengths at the edge of those tried, better ones may lie beyond: {', '.join(found)}."] if found else []
+
+
+def _strengths(setting: Setting) -> dict[str, str]:
+    method = setting.runs[0].method
+    return dict(parameter_pairs({key: method.get(key) for key in STRENGTHS}))
 
 
 def _rest(run: Run) -> dict[str, Any]:

@@ -65,8 +65,11 @@ def to_latex(table: Table, label: str = "") -> str:
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 
 
-def verdict(table: Table, baseline_key: str | None) -> str:
-    """The outcome of a table of means in words: the best method, by how much, and whether it could be chance."""
+def verdict(table: Table, baseline_key: str | None, comparisons: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The outcome of a table of means in words: the best method, by how much, and whether it could be chance.
+
+    Without a test over seeds it names that of the best seeds over sentences, if `comparisons` have one.
+    """
     metric = table.metric
     rows = [row for row in table.rows if metric.tells(row.value) and row.alone]
     if not rows:
@@ -83,21 +86,32 @@ def verdict(table: Table, baseline_key: str | None) -> str:
     first = f"{best.label.long} has the {lowest} {name}, {number(best.value)}{_error(best)}"
     if baseline is None:
         return f"{first}. There is no unregularized baseline to compare it with."
-    return f"{first}, against {number(baseline.value)}{_error(baseline)} for {baseline.label.long}. {_chance(best)}"
+    against = [c for c in comparisons if (c.get("system"), c.get("baseline")) == (best.key, baseline_key)]
+    other = f"{number(baseline.value)}{_error(baseline)} for {baseline.label.long}"
+    return f"{first}, against {other}. {_chance(best, against)}"
 
 
-def _chance(row: Row) -> str:
+def _chance(row: Row, against: Sequence[Mapping[str, Any]]) -> str:
     tested = next((c for c in row.comparisons if c.get("p_value") is not None), None)
     if tested is None:
-        return "Whether that is more than chance was not tested."
-    effect = tested.get("effect") or {}
-    interval = ""
-    if effect.get("low") is not None:
-        interval = (
-            f" of {signed(effect['difference'])} (95 % interval {signed(effect['low'])} to {signed(effect['high'])})"
-        )
+        return _sentence_test(next((c for c in against if c.get("p_value") is not None), None))
     sure = "is significant" if row.marks else "could be chance"
-    return f"The improvement{interval} {sure}: {p_text(tested.get('adjusted_p'))}, {tested['test']} over seeds."
+    p = p_text(tested.get("adjusted_p"))
+    return f"The improvement{_interval(tested)} {sure}: {p}, {tested['test']} over seeds."
+
+
+def _sentence_test(tested: Mapping[str, Any] | None) -> str:
+    if tested is None:
+        return "Whether that is more than chance was not tested."
+    chance = f"{p_text(tested.get('adjusted_p'))}, {tested['test']} over sentences"
+    return f"That was not tested over seeds; for the best seed of each it is {chance}."
+
+
+def _interval(tested: Mapping[str, Any]) -> str:
+    effect = tested.get("effect") or {}
+    if effect.get("low") is None:
+        return ""
+    return f" of {signed(effect['difference'])} (95 % interval {signed(effect['low'])} to {signed(effect['high'])})"
 
 
 def to_csv(tables: Sequence[Table]) -> str:

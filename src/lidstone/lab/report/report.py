@@ -17,6 +17,7 @@ from lidstone.lab.report import render
 from lidstone.lab.report.methods import (
     Method,
     Metric,
+    edges,
     find_methods,
     metric_for,
     shortcomings,
@@ -135,7 +136,7 @@ class Report:
         """Notes for the reader: runs left out or trained too little, rows that are unlike, tests without power."""
         from_tests = (w for c in self.comparisons for w in c.get("warnings") or ())
         missing = () if self.baselines[0] else (f"There is no baseline {self.baseline_name!r}, so no daggers.",)
-        from_runs = (*shortcomings(self.methods), *unlike(self.methods))
+        from_runs = (*shortcomings(self.methods), *edges(self.methods), *unlike(self.methods))
         return tuple(dict.fromkeys([*missing, *self.notes, *from_runs, *from_tests]))
 
     def to_text(self) -> str:
@@ -168,7 +169,7 @@ class Report:
     @property
     def verdict(self) -> str:
         """The outcome in a sentence or two."""
-        return render.verdict(self.table(), self.baselines[0])
+        return render.verdict(self.table(), self.baselines[0], self.comparisons)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained page."""

@@ -276,7 +276,8 @@ def _settings_note(methods: Sequence[Method], metric: Metric) -> str:
 def _daggers(comparisons: Sequence[Mapping[str, Any]], baseline: str, levels: Mapping[str, float]) -> str:
     tested = [c for c in comparisons if c.get("p_value") is not None]
     if not tested:
-        return "no test of significance was made"
+        seeds = any(c.get("scope") == "seeds" for c in comparisons)
+        return "not tested over seeds" if seeds else "no test of significance was made"
     symbols = " and ".join(f"{symbol} p < {level:g}" for symbol, level in levels.items())
     tests = " and ".join(sorted({str(c["test"]) for c in tested}))
     corrections = _corrections(tested)
