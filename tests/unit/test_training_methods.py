@@ -23,6 +23,7 @@ SETTINGS = {
     "none": {},
     "smoother": {"smoother": "katz", "gamma": 0.1},
     "residual": {"smoother": "witten-bell", "gamma": 0.5},
+    "reverse_kl": {"smoother": "witten-bell", "gamma": 0.1},
 }
 LM = {"task": "lm", "corpus": {"name": "embedded"}}
 

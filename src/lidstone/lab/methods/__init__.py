@@ -31,6 +31,8 @@ METHODS = {
     "label_smoothing": MethodLabel("LS", "Label smoothing"),
     "unigram_label_smoothing": MethodLabel("unigram LS", "Unigram label smoothing"),
     "noising": MethodLabel("Noising", "Data noising"),
+    "reverse_kl": MethodLabel("Reverse KL", "Reverse KL to the n-gram model"),
+    "ndp": MethodLabel("NDP", "Next-distribution prediction"),
     "residual": MethodLabel("Residual", "N-gram residual", stands_alone=False),
     "smoother": MethodLabel("smoother", "Smoother"),  # runs are named after the smoother instead
 }

@@ -226,9 +226,10 @@ class Regularizer(Section):
     name: str = ""
     """The label in tables; by default the smoother or the kind."""
     kind: MethodKind = "none"
-    """none, smoother (implied by `smoother:`), label_smoothing, unigram_label_smoothing, confidence_penalty, noising or
-    residual; all but the first two are baselines with the strength gamma. residual adds gamma times
-    the log-probabilities of a smoother to the logits; noising replaces tokens of the training text."""
+    """none, smoother (implied by `smoother:`), label_smoothing, unigram_label_smoothing, confidence_penalty, noising,
+    reverse_kl, ndp or residual; all but the first two have the one strength gamma. residual adds gamma times the
+    log-probabilities of a smoother to the logits; noising replaces tokens of the training text; reverse_kl adds gamma
+    KL(q || p~) of a smoother; ndp mixes the target with the n-gram frequencies of the text."""
     smoother: str | None = None
     """Name of a smoother, such as jelinek-mercer; null for none."""
     parameters: dict[str, Any] = Field(default_factory=dict)

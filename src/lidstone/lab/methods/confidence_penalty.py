@@ -46,9 +46,9 @@ class ConfidencePenalty(SmoothedLoss):
 
     def __init__(self, gamma: float, **options: Any) -> None:
         if gamma < 0:
-            raise InputError(f"the strength of a confidence penalty is {gamma}", hint="use gamma >= 0")
+            raise InputError(f"the strength of a penalty is {gamma}", hint="use gamma >= 0")
         if options.get("weight") is not None:
-            raise InputError("the confidence penalty has no class weights", hint="leave weight= out")
+            raise InputError("a penalty on the model's distribution has no class weights", hint="leave weight= out")
         super().__init__(None, None, **options)
         self.gamma = gamma
 
@@ -66,7 +66,9 @@ class ConfidencePenalty(SmoothedLoss):
     ) -> LossParts:
         """The loss of logits that score the labels at the same positions; plain NLL in eval mode."""
         if self.reduction == "none":
-            raise InputError("the confidence penalty sums over positions", hint='use reduction="mean" or "sum"')
+            raise InputError(
+                "a penalty on the model's distribution sums over positions", hint='use reduction="mean" or "sum"'
+            )
         check_shapes(logits, labels)
         labels = self._gold(labels, logits.shape[-1])
         counted = labels >= 0
@@ -76,9 +78,16 @@ class ConfidencePenalty(SmoothedLoss):
         nll = -(logs.gather(-1, gold)[..., 0] * scale).sum()
         if not (self.training and torch.is_grad_enabled()):
             return LossParts(nll, nll, nll * 0, nll * 0)
-        entropy = -(logs.exp() * logs.masked_fill(logs.isneginf(), 0)).sum(-1)  # 0 log 0 = 0
-        penalty = -self.gamma * self.schedule(self.progress) * (entropy * scale).sum()
+        divergence = self.divergence(logs, labels, histories)
+        penalty = self.gamma * self.schedule(self.progress) * (divergence * scale).sum()
         return LossParts(nll + penalty, nll.detach(), penalty.detach(), nll.detach() * 0)
+
+    def divergence(self, logs: Tensor, labels: Tensor, histories: Tensor | None) -> Tensor:
+        """What gamma multiplies at each position, (batch, time): minus the entropy, which is KL(q || uniform) - log V.
+
+        `logs` are log q, (batch, time, V); labels are -1 where they are ignored.
+        """
+        return (logs.exp() * logs.masked_fill(logs.isneginf(), 0)).sum(-1)  # 0 log 0 = 0
 
 
 METHOD = ConfidencePenaltyMethod()

@@ -87,7 +87,7 @@ def log_table(table: BackoffTable) -> BackoffTable:
         <= 0
     ):
         raise InputError(
-            "a residual needs a table that gives every word a probability above 0 after every history",
+            "log p~ needs a table that gives every word a probability above 0 after every history",
             hint="use a smoother such as modified-kneser-ney or witten-bell",
         )
     with np.errstate(divide="ignore"):
