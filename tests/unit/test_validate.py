@@ -200,3 +200,60 @@ def test_a_smoothed_model_is_not_reported(caplog, files):
     with caplog.at_level(logging.WARNING, "lidstone"):
         ld.load(files / "table")
     assert not caplog.records
+
+
+def test_values_that_cancel_in_a_sum_are_refused(files, tmp_path):
+    """Two followers of one history: +10 and -10 leave its sum at one."""
+    table = ld.load(files / "table")
+    first = table.trie.first
+    history = int(np.flatnonzero(np.diff(first) >= 2)[0])
+    here = int(first[history])
+
+    def change(rows):
+        rows[here] += 10
+        rows[here + 1] -= 10
+        return rows
+
+    with pytest.raises(FileFormatError, match=r"an n-gram has the probability -9\.\d+"):
+        ld.load(forged(files, tmp_path, "table", rows=change))
+
+
+@pytest.mark.parametrize("history", [1, 4_321, -1])
+def test_damage_after_any_history_is_seen(tmp_path, history, caplog):
+    """One of thousands of histories has a backoff that is too large by a half: its sum is too, and no other's."""
+    rng = np.random.default_rng(3)
+    vocab = ld.Vocabulary(size=3000, eos=0)
+    table = WittenBell().fit(ld.count([rng.integers(1, 3000, 20).tolist() for _ in range(2000)], vocab, 3))
+    table.save(tmp_path / "table")
+    history %= table.trie.num_histories
+    assert ld.load(tmp_path / "table").normalisation_error(None) < 1e-9
+    assert not caplog.records
+    path = forged(tmp_path, tmp_path, "table", backoffs=put(history, table.backoffs[history] + 0.5))
+    ld.load(path)
+    assert "sum to one only within 0.5" in caplog.text
+
+
+@pytest.mark.parametrize("form", [{}, {"bits": 16}, {"pack": True}, {"bits": 16, "pack": True}, {"bits": 8}])
+def test_every_form_of_a_table_is_measured_exactly(files, form):
+    """Against dense rows: the least and largest p of stored n-grams, and the sums."""
+    from lidstone.ngram.formats.validate import check_probabilities, probability_extremes
+
+    table = ld.load(files / "table")
+    table = table.compact(**form) if form else table
+    check_probabilities(table, "a sound table")
+    histories = [
+        (),
+        *((word,) for word in (*range(2, 6), VOCAB.bos)),
+        *((a, b) for a in (*range(2, 6), VOCAB.bos) for b in range(2, 6)),
+    ]
+    rows = table.prob(histories)
+    least, most, error = probability_extremes(table)
+    assert most == pytest.approx(rows.max(), abs=1e-6)
+    assert 0 >= least > -1e-6
+    assert error == pytest.approx(np.abs(rows.sum(1) - 1).max(), abs=1e-7)
+
+
+def test_models_of_other_programs_are_warned_of(files, tmp_path, caplog):
+    signature = json.dumps({"smoother": "arpa"})
+    ld.load(forged(files, tmp_path, "table", {"signature": signature}, rows=put(-1, 3.0)))
+    assert "an n-gram has the probability 3" in caplog.text

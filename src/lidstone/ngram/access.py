@@ -102,6 +102,11 @@ def row_of(rows: Any, base: Any, first: Any, words: Any, suffixes: Any, backoffs
     raise NotImplementedError
 
 
+def prob_above(rows: Any, node: Any, lower: Any) -> Any:
+    """p(w | h) of the node hw, not cut off at 0; `lower` is backoff(h) p(w | h without its oldest word)."""
+    raise NotImplementedError
+
+
 def full_prob(
     values: Any, first: Any, words: Any, suffixes: Any, backoffs: Any, history: Any, node: Any, chain: Any
 ) -> Any:
@@ -168,6 +173,13 @@ def _with_row(rows: Any, child: Any, weight: Any, below: Any) -> Any:
     if isinstance(rows, types.Array):  # rounding may leave a tiny negative number
         return lambda rows, child, weight, below: max(below + weight * rows[child], 0.0)
     return lambda rows, child, weight, below: weight * at(rows, child)
+
+
+@overload(prob_above, strict=False)
+def _prob_above(rows: Any, node: Any, lower: Any) -> Any:
+    if isinstance(rows, types.Array):
+        return lambda rows, node, lower: rows[node] + lower
+    return lambda rows, node, lower: at(rows, node)
 
 
 @overload(row_of, strict=False)

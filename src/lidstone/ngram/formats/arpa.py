@@ -30,7 +30,7 @@ from lidstone.ngram.access import DEPTH, at, full_prob
 from lidstone.ngram.closure import ClosedLevel, build, close
 from lidstone.ngram.formats.arpa_reader import NgramSection, read_sections
 from lidstone.ngram.formats.remote import as_url, read_remote, write_remote
-from lidstone.ngram.formats.validate import report_normalisation
+from lidstone.ngram.formats.validate import check_probabilities
 from lidstone.ngram.query import rows_of
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
@@ -76,7 +76,7 @@ def table_of_sections(
     base, rows, backoffs = _values(trie, sections, given, vocab.unk)
     signature = _signature(kind, name, vocab, trie, trie.words, base, rows)
     table = BackoffTable(vocab, trie, base, rows, backoffs, signature)
-    report_normalisation(table, name)
+    check_probabilities(table, name)
     return table
 
 

@@ -26,10 +26,10 @@ from lidstone.ngram.formats.remote import as_url, model_card, read_remote, write
 from lidstone.ngram.formats.validate import (
     check_counts,
     check_dtypes,
+    check_probabilities,
     check_shapes,
     check_table,
     check_trie,
-    report_normalisation,
 )
 from lidstone.ngram.packed import read_trie, trie_parts
 from lidstone.ngram.table import BackoffTable
@@ -96,7 +96,7 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     except (TypeError, ValueError, IndexError, OverflowError, RecursionError, InputError) as error:
         raise format_error(path, f"its parts do not fit together ({error})") from error
     if verify and isinstance(thing, BackoffTable):
-        report_normalisation(thing, str(path))
+        check_probabilities(thing, str(path))
     return thing
 
 

@@ -4,26 +4,33 @@ The `check_` functions refuse arrays of a wrong type or size, tries that are not
 suffixes, counts that are negative or whose sums do not fit, and values that are not finite. They raise `InputError`
 with the first thing that is wrong; `safetensors.load` adds the name of the file.
 
-Probabilities that do not sum to one are reported, not refused. Smoothers give sums of one to 1e-12; pruned or damaged
-ARPA files, filtered vocabularies and backoffs of another model may not. The sum needs no dense row:
+Every p(w | h) of a stored n-gram and the sum after every history are computed, order by order. Neither needs a dense
+row; h' is h without its oldest word:
 
+    p(w | h) = rows[h w] + backoffs[h] * p(w | h')
     S(h) = sum of rows[h w] over the followers of h + backoffs[h] * S(h'),        S(()) = sum of base
+
+An impossible p in a file of lidstone's own smoothers is refused. Sums are reported, not refused; so is an impossible
+p in a model of others. Smoothers give sums of one to 1e-12; pruned or damaged ARPA files, filtered vocabularies and
+backoffs of another model may not.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError
-from lidstone.ngram.access import at, row_of, size_of, suffix_of
+from lidstone.errors import InputError, format_error
+from lidstone.ngram.access import at, prob_above, row_of, size_of, suffix_of
 from lidstone.ngram.formats.checked_tensors import is_mapped
 from lidstone.ngram.trie import MAX_ORDER, Trie
+from lidstone.parallel import over_ranges, threads_for
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
@@ -110,7 +117,7 @@ def check_table(table: BackoffTable) -> None:
     total = float(table.base.sum())
     if (
         table.signature.get("smoother") in OWN and abs(total - 1) > 1e-6
-    ):  # files of others may fall short: see `report_normalisation`
+    ):  # files of others may fall short: see `check_probabilities`
         raise InputError(f"'base' sums to {total:.6g}, not to one")
 
 
@@ -205,19 +212,67 @@ def _trouble(levels, first, words, suffixes, events):  # type: ignore[no-untyped
 
 LIMIT = 1e-3
 """Sums further from one than this are reported, and refused by the loss."""
+NEGATIVE = 1e-6
+"""Rounding to float32 makes no smaller p negative than this."""
 SAMPLES = 1000
 _LOG = logging.getLogger("lidstone")
 
 
 def normalisation_error(table: BackoffTable, samples: int | None = SAMPLES) -> float:
     """The largest |1 - sum of p(w | h)| over some histories, evenly spread, or over all; inf where one is no number."""
+    if samples is None:
+        return probability_extremes(table)[2]
     inner = table.trie.num_histories
-    spread = np.arange(inner) if samples is None else np.linspace(0, inner, min(samples, inner), False).astype(np.int64)
+    spread = np.linspace(0, inner, min(samples, inner), False).astype(np.int64)
     states = np.append(spread, [-1, table.vocab.bos] if table.order > 1 else [-1])
     first, words, suffixes, rows, backoffs, base = table.stored_arrays
     sums = _row_sums(first, words, suffixes, rows, backoffs, base, float(base.sum()), states)
     error = np.abs(sums - 1).max()
     return float(error) if np.isfinite(error) else float("inf")
+
+
+def probability_extremes(table: BackoffTable) -> tuple[float, float, float]:
+    """The least and the largest p(w | h) of all stored n-grams, and the largest |1 - sum| of all histories."""
+    trie, base = table.trie, table.base
+    probs = np.zeros(trie.num_histories)  # those of the highest order are not needed again
+    probs[: table.vocab.size] = base[: len(probs)]
+    sums = np.append(np.zeros(trie.num_histories), base.sum())  # sums[-1] is that of the empty history
+    found = [(float(base.min()), float(base.max()), abs(float(sums[-1]) - 1))]
+    for begin, end in pairwise(trie.levels[:-1].tolist()):
+
+        def measure(start: int, stop: int, begin: int = begin) -> None:
+            found.append(_extremes(*table.stored_arrays[:-1], probs, sums, begin + start, begin + stop))
+
+        over_ranges(measure, end - begin, threads_for(trie.size))
+    least, most, error = zip(*found, strict=True)
+    return min(least), max(most), max(error)
+
+
+@njit(cache=True, nogil=True)
+def _extremes(first, words, suffixes, rows, backoffs, probs, sums, start, stop):  # type: ignore[no-untyped-def]
+    """For histories of one order; fills their `sums`, and the `probs` of the n-grams after them.
+
+    Written so that a NaN counts as infinite.
+    """
+    least, most, error = 0.0, 0.0, 0.0
+    for history in range(start, stop):
+        weight = at(backoffs, history)
+        total = weight * sums[np.int64(at(suffixes, history))]
+        for node in range(at(first, history), at(first, history + 1)):
+            lower = weight * probs[suffix_of(first, words, suffixes, history, node)]
+            prob = prob_above(rows, node, lower)
+            total += prob - lower
+            if node < len(probs):
+                probs[node] = prob
+            if not prob >= least:
+                least = prob if prob < 0 else -np.inf
+            if not prob <= most:
+                most = prob if prob > 0 else np.inf
+        sums[history] = total
+        gap = abs(total - 1)
+        if not gap <= error:
+            error = gap if gap > 0 else np.inf
+    return least, most, error
 
 
 def check_normalised(table: BackoffTable, limit: float = LIMIT) -> None:
@@ -230,9 +285,19 @@ def check_normalised(table: BackoffTable, limit: float = LIMIT) -> None:
         )
 
 
-def report_normalisation(table: BackoffTable, name: str) -> None:
-    """Warn, on the logger `lidstone`, of a model whose probabilities do not sum to one."""
-    error = normalisation_error(table)
+def check_probabilities(table: BackoffTable, name: str) -> None:
+    """Refuse an impossible p(w | h), and warn, on the logger `lidstone`, of sums that are not one.
+
+    Models of other programs may hold either, and are only warned of.
+    """
+    from lidstone.ngram.smoothers.registry import OWN
+
+    least, most, error = probability_extremes(table)
+    if least < -NEGATIVE or most > 1 + LIMIT:
+        wrong = f"an n-gram has the probability {least if least < -NEGATIVE else most:.6g}"
+        if table.signature.get("smoother") in OWN:
+            raise format_error(name, wrong)
+        _LOG.warning("%s: %s, which no model can give", name, wrong)
     if error > LIMIT:
         _LOG.warning(
             "%s is not normalised: after some history the probabilities sum to one only within %.3g; "
