@@ -317,6 +317,28 @@ class TestMistakes:
         with pytest.raises(InputError, match=r"\(2, 8, 4\) are transposed.*hint: pass logits\.transpose\(1, 2\)"):
             loss(make_logits().transpose(1, 2), LABELS)
 
+    @pytest.mark.parametrize("number", [float("nan"), -3, torch.tensor(-3), torch.tensor(float("nan"))])
+    def test_numbers_of_items_that_divide_nothing(self, number):
+        with pytest.raises(InputError, match=r"num_items is .*hint: give the number of labels"):
+            SmoothedCrossEntropy(TABLE, gamma=0.1)(make_logits().requires_grad_(), LABELS, num_items=number)
+
+    @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, on the first dual number
+    def test_forward_mode_and_the_meta_device(self):
+        loss, forward = SmoothedCrossEntropy(TABLE, gamma=0.1), torch.autograd.forward_ad
+        with forward.dual_level(), pytest.raises(InputError, match="no forward-mode derivative"):
+            loss(forward.make_dual(make_logits(), make_logits()), LABELS)
+        with pytest.raises(InputError, match="the meta device, which holds no numbers"):
+            loss(make_logits().to("meta"), LABELS.to("meta"))
+
+    def test_expanded_logits_and_a_gradient_in_place(self):
+        gradients = []
+        for inplace in (True, False):
+            logits = make_logits()[:1].clone().requires_grad_()
+            loss = SmoothedCrossEntropy(TABLE, gamma=0.1, inplace_gradient=inplace)
+            loss(logits.expand(2, -1, -1), LABELS).total.backward()
+            gradients.append(logits.grad)
+        torch.testing.assert_close(*gradients)
+
     def test_shapes_that_do_not_fit(self):
         loss = SmoothedCrossEntropy(TABLE, gamma=0.1)
         with pytest.raises(InputError, match=r"logits of shape \(2, 4, 8\) do not fit labels of shape \(2, 3\)"):

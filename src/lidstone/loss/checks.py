@@ -111,13 +111,19 @@ def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
             f"the loss was given {type(given).__name__}, not logits",
             hint=f"pass outputs.logits; with a Trainer: {remedy}",
         )
+    if given.device.type == "meta":
+        raise InputError("the logits are on the meta device, which holds no numbers", hint="move the model to a device")
     if others:
         raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
 
 
 def check_transforms() -> None:
-    """Refuse torch.func: grad and vmap would fail obscurely, and jvp would give zero."""
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+    """Refuse torch.func and forward mode: grad and vmap would fail obscurely, and jvp would give zero."""
+    if torch.compiler.is_compiling():
+        return
+    if torch.autograd.forward_ad._current_level >= 0:
+        raise InputError("the loss has no forward-mode derivative", hint="use backward() or torch.autograd.grad")
+    if torch._C._functorch.peek_interpreter_stack() is not None:
         raise InputError(
             "the loss does not work under torch.func (grad, vmap, jvp)",
             hint='use torch.autograd.grad or backward(); reduction="none" gives one loss per position',
@@ -166,7 +172,13 @@ def check_label_type(labels: Tensor) -> None:
 
 
 def at_least_one_item(num_items: Tensor | int | float, device: torch.device) -> Tensor:
-    """What divides the sum of a batch: the number of its items, or 1 where there are none."""
+    """What divides the sum of a batch: the number of its items, or 1 where there are none.
+
+    A number on another device is not checked: that would wait for the device.
+    """
+    here = not isinstance(num_items, Tensor) or num_items.device.type == "cpu"
+    if not torch.compiler.is_compiling() and here and not bool((torch.as_tensor(num_items) >= 0).all()):
+        raise InputError(f"num_items is {num_items}", hint="give the number of labels that are predicted in the batch")
     number = torch.as_tensor(num_items, device=device)
     return torch.where(number > 0, number, torch.ones_like(number))
 

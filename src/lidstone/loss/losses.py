@@ -189,6 +189,8 @@ class SmoothedLoss(nn.Module):
         rows = list(operators.rows(plan[0], table, facts)) if expands else []
         group = "" if self.targets is None else self.targets.facts.group
         scale = self._scale_of_labels(gold, num_items)
+        if self.inplace_gradient and 0 in logits.stride():
+            logits = logits.contiguous()  # positions of expanded logits share memory, which has room for one gradient
         total, parts, _ = operators.losses(
             _as_rows_of_logits(logits), gold.reshape(-1), scale, plan, rows, table, facts, group, self.inplace_gradient
         )
