@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,6 +147,24 @@ def test_a_missing_sentences_file_is_named(tmp_path: Path) -> None:
     whole = run.sentences_file.read_bytes()
     run.sentences_file.write_bytes(whole[:40] + bytes(byte ^ 255 for byte in whole[40:120]) + whole[120:])
     with pytest.raises(FileFormatError, match=r"sentences\.json\.gz"):
+        run.sentences()
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../other/sentences.json.gz", "below/sentences.json"])
+def test_sentences_are_only_read_beside_the_record(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FileFormatError, match="as its sentences"):
+        Run.from_dict({**trees.record("katz", 1), "sentences": {"file": name}}, tmp_path / "run.json")
+
+
+def test_sentences_are_a_regular_file_of_an_honest_size(tmp_path: Path) -> None:
+    run = Run.from_dict(trees.record("katz", 1), tmp_path / "run.json")
+    assert run.sentences_file
+    os.mkfifo(run.sentences_file)
+    with pytest.raises(FileFormatError, match="not a regular one"):
+        run.sentences()
+    run.sentences_file.unlink()
+    run.sentences_file.write_bytes(gzip.compress(b" " * 2**24))
+    with pytest.raises(FileFormatError, match="much larger than it should be"):
         run.sentences()
 
 

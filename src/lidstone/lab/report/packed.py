@@ -35,7 +35,7 @@ EXPLORER = "explorer.json"
 _HINT = "copy it again, or pack the runs again; report and compare can skip damaged runs (--skip-damaged)"
 _PLAIN = re.compile(r"(?:[0-9A-Za-z_][\w.-]{0,99}/)?[0-9A-Za-z_][\w.-]{0,99}\.bz2", re.ASCII)
 _DAMAGE = (BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, struct.error)
-_SMALL, _RATIO = 1 << 20, 200
+SMALL, RATIO = 1 << 20, 200
 """A file in a study has at most this many bytes and this many times those that are stored."""
 
 
@@ -152,7 +152,7 @@ def _decompressed(study: Path, member: str) -> bytes:
     """The content of a member; no more than can be honest is ever in memory."""
     stored, decompressor = _stored(study, member), bz2.BZ2Decompressor()
     try:
-        found = decompressor.decompress(stored, max_length=max(_SMALL, _RATIO * len(stored)))
+        found = decompressor.decompress(stored, max_length=max(SMALL, RATIO * len(stored)))
     except _DAMAGE as error:
         raise _damaged(study, f"{error} in {member}") from error
     if not decompressor.eof or decompressor.unused_data:

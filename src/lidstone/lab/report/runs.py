@@ -6,7 +6,7 @@ This module also checks that the runs of one table agree in task, test set, voca
 
 from __future__ import annotations
 
-import gzip
+import errno
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from typing import Any
 
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.files import CHECKSUM, parse_json, read_json
-from lidstone.lab.report.packed import EXPLORER, RECORD, is_file, pack, read_bytes, records_in
+from lidstone.lab.report.packed import EXPLORER, RATIO, RECORD, SMALL, is_file, pack, read_bytes, records_in
 
 SCHEMA = 1
 ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
@@ -77,6 +77,8 @@ class Run:
         for key in STRENGTHS:
             _maybe(method, key, (int, float), where)
         sentences = optional["sentences"].get("file")
+        if isinstance(sentences, str) and Path(sentences).name != sentences:
+            raise FileFormatError(f"{where} names {sentences!r} as its sentences", hint="only files beside it are read")
         return cls(
             id=str(_need(record, "id", (str, int), where)),
             task=_one_of(_need(record, "task", str, where), ("lm", "mt"), where),
@@ -126,8 +128,19 @@ class Run:
     def sentences_text(self) -> bytes:
         """The stored values of each test sentence as JSON."""
         assert self.sentences_file
+        if not is_file(self.sentences_file):  # a pipe or a device could be read for ever
+            raise FileNotFoundError(errno.ENOENT, "No such file, or not a regular one")
         raw = read_bytes(self.sentences_file)
-        return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        return _unpacked(raw) if raw[:2] == b"\x1f\x8b" else raw
+
+
+def _unpacked(raw: bytes) -> bytes:
+    """The content of a gzip file; no more than can be honest is ever in memory."""
+    reader = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    found = reader.decompress(raw, max(SMALL, RATIO * len(raw)))
+    if not reader.eof or reader.unused_data:
+        raise ValueError("it is cut off, or much larger than it should be")
+    return found
 
 
 @dataclass(frozen=True)
