@@ -15,6 +15,8 @@ from lidstone.loss.parallel import VocabularyParallelCrossEntropy as VocabularyP
 from lidstone.loss.schedule import Schedule as Schedule
 from lidstone.loss.split import SignedSplit as SignedSplit
 from lidstone.loss.split import signed_split as signed_split
+from lidstone.loss.teacher import LinearSparseTargetCrossEntropy as LinearSparseTargetCrossEntropy
+from lidstone.loss.teacher import SparseTargetCrossEntropy as SparseTargetCrossEntropy
 from lidstone.ngram.counts import Counts as Counts
 from lidstone.ngram.counts import count as count
 from lidstone.ngram.counts import count_text as count_text

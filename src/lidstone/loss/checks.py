@@ -20,6 +20,7 @@ from lidstone.ngram.table import BackoffTable
 Empirical = Literal["token", "ngram"]
 Form = Literal["exact", "published"]
 ClassWeights = Tensor | Sequence[float]
+TEACHER_TOLERANCE = 0.01  # by so much do probabilities from 16-bit logarithms sum to more than one
 
 
 def strengths_of(
@@ -191,6 +192,25 @@ def check_ids(ids: Tensor, what: str, highest: int, lowest: int | None = None) -
     if most > highest or (lowest is not None and least < lowest):
         wrong = int(most if most > highest else least)
         raise InputError(f"{what} hold the id {wrong}, which is outside 0 to {highest}", hint="check the tokenizer")
+
+
+def check_teacher(ids: Tensor, logprobs: Tensor, size: int) -> None:
+    """Refuse words and log-probabilities (..., k) that no distribution over `size` words has; -1 is no word."""
+    check_ids(ids, "the teacher's ids", size - 1, lowest=-1)
+    ascending = ids.sort(-1).values
+    twice = (ascending[..., 1:] == ascending[..., :-1]) & (ascending[..., 1:] >= 0)
+    if bool(twice.any()):
+        word = int(ascending[..., 1:][twice][0])
+        raise InputError(f"the teacher has the id {word} twice at a position", hint="give each word once, -1 for none")
+    logs = torch.where(ids >= 0, logprobs.double(), -torch.inf)
+    if bool(logs.isnan().any()):
+        raise InputError("the teacher's log-probabilities hold NaN", hint="check the model that wrote them")
+    most = float(logs.exp().sum(-1).max()) if logs.numel() else 0.0
+    if most > 1 + TEACHER_TOLERANCE:
+        raise InputError(
+            f"the teacher's probabilities sum to {most:.4g} at a position",
+            hint=f"give natural logarithms of probabilities; at most {1 + TEACHER_TOLERANCE} is taken for rounding",
+        )
 
 
 def report_overflow(losses: Tensor, dtype: torch.dtype) -> None:

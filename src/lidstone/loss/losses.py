@@ -169,9 +169,14 @@ class SmoothedLoss(nn.Module):
         if not self._training or self.targets is None:
             return []
         check_histories(labels, histories, self.targets.order)
+        return list(operators.plan(*self._contexts(labels, histories), *self._table))
+
+    def _contexts(self, labels: Tensor, histories: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The labels, and the token before each; (rows, time)."""
         known = _as_rows(labels)
-        contexts = shift_right(known, self.targets.vocab.bos) if histories is None else _as_rows(histories)
-        return list(operators.plan(known, contexts, *self._table))
+        if histories is not None or self.targets is None:
+            return known, known if histories is None else _as_rows(histories)
+        return known, shift_right(known, self.targets.vocab.bos)
 
     @property
     def _table(self) -> tuple[list[Tensor], list[int]]:
@@ -185,8 +190,19 @@ class SmoothedLoss(nn.Module):
     ) -> LossParts:
         """The parts of logits (..., columns)."""
         plan, (table, facts) = self._plan(gold, histories), self._table
-        expands = plan and kernel_name(logits.device, bool(facts[-1])) == "tensors"
-        rows = list(operators.rows(plan[0], table, facts)) if expands else []
+        rows = rows_of(plan, table, facts)
+        return self._planned_losses(logits, labels, gold, num_items, (plan, rows, table, facts))
+
+    def _planned_losses(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        gold: Tensor,
+        num_items: Any,
+        planned: tuple[list[Tensor], list[Tensor], list[Tensor], list[int]],
+    ) -> LossParts:
+        """The parts, from the plan, the rows, the table and its facts."""
+        plan, rows, table, facts = planned
         group = "" if self.targets is None else self.targets.facts.group
         scale = self._scale_of_labels(gold, num_items)
         if self.inplace_gradient and 0 in logits.stride():
@@ -198,6 +214,44 @@ class SmoothedLoss(nn.Module):
         if self.reduction == "none" and num_items is None:
             return LossParts(total.view(labels.shape), *(part.view(labels.shape) for part in parts.unbind()))
         return LossParts(total.sum(), *parts.sum(-1).unbind())
+
+    def _gold_of_hidden(self, hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+        """`_gold` of a linear loss; shapes that do not fit are refused."""
+        check_transforms()
+        if self.reduction == "none":
+            raise InputError("the linear loss sums over positions", hint='use reduction="mean" or "sum"')
+        if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[-1]:
+            raise InputError(
+                f"hidden {tuple(hidden.shape)}, weight {tuple(weight.shape)} and labels {tuple(labels.shape)} "
+                "do not fit",
+                hint="hidden is (batch, time, d), weight (V, d), labels (batch, time)",
+            )
+        self._check_vocabulary(len(weight), "output matrix")
+        return self._gold(labels, len(weight))
+
+    def _linear_losses(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        gold: Tensor,
+        num_items: Any,
+        planned: tuple[list[Tensor], list[Tensor], list[int]],
+    ) -> LossParts:
+        """The parts of hidden states, from the plan, the table and its facts."""
+        leaves = (hidden, gathered(weight), gathered(bias))
+        wants = [torch.is_grad_enabled() and leaf is not None and leaf.requires_grad for leaf in leaves]
+        sums, *_ = operators.linear_losses(
+            hidden.reshape(-1, hidden.shape[-1]),
+            *leaves[1:],
+            gold.reshape(-1),
+            self._scale_of_labels(gold, num_items),
+            *planned,
+            product_type(hidden),
+            *wants,
+        )
+        total, *parts = sums.unbind()
+        return LossParts(total, *(part.detach() for part in parts))
 
     def _check_vocabulary(self, size: int, what: str) -> None:
         if self.targets is not None and size != self.targets.vocab.size:
@@ -297,39 +351,19 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
         **others: Any,
     ) -> LossParts:
         """The loss of hidden states that predict the labels at the same positions; see SmoothedCrossEntropy."""
-        check_transforms()
         if labels is None or others:  # as when the Trainer calls the loss itself
             hint = (
                 "with a Trainer use SmoothedLossMixin and smoothed_loss=; compute_loss_func= gives it no hidden states"
             )
             raise InputError("the linear loss needs hidden states, the output matrix and labels", hint=hint)
-        weight, bias = gathered(weight), gathered(bias)
-        if self.reduction == "none":
-            raise InputError("the linear loss sums over positions", hint='use reduction="mean" or "sum"')
-        if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[-1]:
-            raise InputError(
-                f"hidden {tuple(hidden.shape)}, weight {tuple(weight.shape)} and labels {tuple(labels.shape)} "
-                "do not fit",
-                hint="hidden is (batch, time, d), weight (V, d), labels (batch, time)",
-            )
-        self._check_vocabulary(len(weight), "output matrix")
-        gold = self._gold(labels, len(weight))
-        plan = self._plan(gold, histories)
-        leaves = (hidden, weight, bias)
-        wants = [torch.is_grad_enabled() and leaf is not None and leaf.requires_grad for leaf in leaves]
-        sums, *_ = operators.linear_losses(
-            hidden.reshape(-1, hidden.shape[-1]),
-            weight,
-            bias,
-            gold.reshape(-1),
-            self._scale_of_labels(gold, num_items),
-            plan,
-            *self._table,
-            product_type(hidden),
-            *wants,
-        )
-        total, *parts = sums.unbind()
-        return LossParts(total, *(part.detach() for part in parts))
+        gold = self._gold_of_hidden(hidden, weight, labels)
+        return self._linear_losses(hidden, weight, bias, gold, num_items, (self._plan(gold, histories), *self._table))
+
+
+def rows_of(plan: list[Tensor], table: list[Tensor], facts: list[int]) -> list[Tensor]:
+    """The fields of `HistoryRows`, for the kernels that need them."""
+    expands = plan and table and kernel_name(plan[0].device, bool(facts[-1])) == "tensors"
+    return list(operators.rows(plan[0], table, facts)) if expands else []
 
 
 def product_type(hidden: Tensor) -> torch.dtype:

@@ -3,6 +3,8 @@
     lidstone::gold           labels, with -1 for those that are ignored; refuses ids outside the vocabulary
     lidstone::plan           the coefficients of each position before the logits
     lidstone::rows           the rows of the distinct histories, for kernels that do not look n-grams up themselves
+    lidstone::teacher        a teacher's words and probabilities; refuses what is no part of a distribution
+    lidstone::completed      the teacher with its tail
     lidstone::losses         total, parts, and what the gradient needs
     lidstone::gradient       of the total with respect to the logits; lidstone::gradient_ in the memory of the logits
     lidstone::linear_losses  losses of hidden states, and the gradients of hidden states, weight and bias
@@ -22,18 +24,23 @@ from torch import Tensor
 from torch.library import custom_op
 
 from lidstone.errors import InputError
-from lidstone.loss.checks import check_ids, report_overflow
+from lidstone.loss.checks import check_ids, check_teacher, report_overflow
 from lidstone.loss.kernels.chunks import OutputHead
 from lidstone.loss.kernels.chunks import linear_losses as chunked
 from lidstone.loss.kernels.protocol import (
     Coefficients,
     HistoryRows,
+    SparseTarget,
     TableFacts,
     TableTensors,
+    Teacher,
     is_host_readable,
     kernel_name,
     kernels_for,
 )
+from lidstone.loss.kernels.protocol import completed as complete
+
+PLANS = {len(kind._fields): kind for kind in (Coefficients, Teacher, SparseTarget)}  # told apart by their length
 
 
 @custom_op("lidstone::gold", mutates_args=())
@@ -86,12 +93,58 @@ def _(states: Tensor, table: Sequence[Tensor], facts: Sequence[int]) -> tuple[Te
     return torch.empty_like(states), values
 
 
+@custom_op("lidstone::teacher", mutates_args=())
+def teacher(
+    ids: Tensor,  # (..., k), -1 where unused
+    logprobs: Tensor,  # (..., k)
+    labels: Tensor,  # (...), -1 where ignored
+    size: int,
+    normalise: bool,
+    temperature: float,
+) -> tuple[Tensor, Tensor]:
+    """Ids and probabilities, (positions, k); unused at ignored positions. On a CPU bad input is refused."""
+    used = (ids >= 0) & (labels >= 0)[..., None]
+    if is_host_readable(ids.device):
+        check_teacher(ids.masked_fill((labels < 0)[..., None], -1), logprobs, size)
+    logs = torch.where(used, logprobs.float(), -torch.inf) / temperature
+    if normalise:
+        whole = logs.logsumexp(-1, keepdim=True)
+        logs = logs - whole.masked_fill(whole.isneginf(), 0.0)
+    shape = labels.numel(), ids.shape[-1]
+    return torch.where(used, ids.long(), -1).reshape(shape), logs.exp().reshape(shape)
+
+
+@teacher.register_fake
+def _(ids: Tensor, logprobs: Tensor, labels: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    shape = labels.numel(), ids.shape[-1]
+    return ids.new_empty(shape, dtype=torch.int64), ids.new_empty(shape, dtype=torch.float32)
+
+
+@custom_op("lidstone::completed", mutates_args=())
+def completed(
+    plan: Sequence[Tensor],  # the fields of `Teacher`
+    rows: Sequence[Tensor],
+    table: Sequence[Tensor],
+    facts: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The teacher completed by its tail, as the fields of `SparseTarget` after the first two."""
+    given, own, tensors = _facts(facts), *_values((), rows, table)[1:]
+    found = complete(Teacher(*plan), own, tensors, given, kernels_for(plan[0].device, given))
+    return found[2:]
+
+
+@completed.register_fake
+def _(plan: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
+    ids, probs, gamma, _ = plan[2:]
+    return torch.empty_like(ids), torch.empty_like(probs), *(torch.empty_like(gamma) for _ in range(4))
+
+
 @custom_op("lidstone::losses", mutates_args=())
 def losses(
     logits: Tensor,  # (batch, time, V)
     labels: Tensor,  # (positions,), -1 where ignored
     scale: Tensor,  # (positions,), of each position in the total
-    plan: Sequence[Tensor],  # the fields of `Coefficients`; none for plain cross-entropy
+    plan: Sequence[Tensor],  # the fields of `Coefficients` or `SparseTarget`; none for plain cross-entropy
     rows: Sequence[Tensor],  # the fields of `HistoryRows`; none where kernels look rows up themselves
     table: Sequence[Tensor],
     facts: Sequence[int],
@@ -162,7 +215,7 @@ def _gradient(
     logits: Tensor,
     labels: Tensor,
     saved: Tensor,
-    values: tuple[Coefficients | None, HistoryRows | None, TableTensors | None],
+    values: tuple[Coefficients | SparseTarget | None, HistoryRows | None, TableTensors | None],
     facts: TableFacts,
     inplace: bool = False,
 ) -> Tensor:
@@ -201,7 +254,7 @@ def linear_losses(
     bias: Tensor | None,  # (V,)
     labels: Tensor,  # (positions,), -1 where ignored
     scale: Tensor,  # (positions,), of each position in the total
-    plan: Sequence[Tensor],
+    plan: Sequence[Tensor],  # the fields of `Coefficients` or `Teacher`
     table: Sequence[Tensor],
     facts: Sequence[int],
     dtype: torch.dtype,
@@ -266,10 +319,10 @@ def _facts(facts: Sequence[int], group: str = "") -> TableFacts:
 
 def _values(
     plan: Sequence[Tensor], rows: Sequence[Tensor], table: Sequence[Tensor]
-) -> tuple[Coefficients | None, HistoryRows | None, TableTensors | None]:
+) -> tuple[Any, HistoryRows | None, TableTensors | None]:
     """The tensors by name; none of them for plain cross-entropy."""
     return (
-        Coefficients(*plan) if plan else None,
+        PLANS[len(plan)](*plan) if plan else None,
         HistoryRows(*rows) if rows else None,
         TableTensors(*table) if table else None,
     )

@@ -7,6 +7,7 @@ gradient.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -61,6 +62,32 @@ def dense_target(
     delta = torch.tensor(table.prob([history])[0]) - row
     sign = 1 if form == "published" else -1
     return onehot + gamma_plus * delta.clamp(min=0) + sign * gamma_minus * (-delta).clamp(min=0)
+
+
+def taught_target(
+    ids: Ids,
+    logprobs: Sequence[float],
+    label: int,
+    tail: Tensor | str,  # a distribution (V,), "drop" or "renormalize"
+    *,
+    gamma: float,
+    size: int,
+) -> tuple[Tensor, Tensor]:
+    """The target (1 - gamma) onehot + gamma teacher, and the completed teacher; each (V,) float64.
+
+    A teacher of nothing leaves the onehot.
+    """
+    onehot, teacher = (torch.zeros(size, dtype=torch.float64) for _ in range(2))
+    onehot[label] = 1
+    others = torch.ones(size, dtype=torch.bool)
+    for word, logprob in zip(ids, logprobs, strict=True):
+        if word >= 0:
+            teacher[word], others[word] = math.exp(logprob), False
+    if isinstance(tail, Tensor) and tail[others].sum() > 1e-3:
+        teacher[others] = (1 - teacher.sum()) * tail[others] / tail[others].sum()
+    elif not isinstance(tail, str) or tail == "renormalize":
+        teacher /= teacher.sum().clamp(min=1e-300)
+    return (1 - gamma) * onehot + gamma * teacher if teacher.sum() > 0 else onehot, teacher
 
 
 def is_predicted(table: BackoffTable, label: int) -> bool:

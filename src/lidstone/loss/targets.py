@@ -251,6 +251,46 @@ class Targets(ConstantTensors):
         return self.base.device
 
 
+def table_of_base(base: Tensor) -> TableTensors:
+    """A table of order 1 as tensors: one distribution (V,) after every history."""
+    ids, values = base.new_empty(0, dtype=torch.int32), base.new_empty(0)
+    tensors = dict.fromkeys(("first", "words", "suffixes", "tokens"), ids)
+    tensors |= dict.fromkeys(("rows", "plus", "minus", "dense_minus", "zs", "strengths", "weight"), values)
+    tensors |= dict.fromkeys(("levels", "shifts"), ids.long())
+    return TableTensors(**tensors, base=base, backoffs=base.new_ones(1), predicted=base > 0)
+
+
+def history_entropies(table: BackoffTable) -> NDArray[np.float64]:
+    """The entropy of p~(.|h) for every node that can be a history, and at the end for the empty one, in nats.
+
+    Words that are not listed after h have b p~(w|h'), b being the backoff, so their part follows from that of h':
+
+        E(h) = sum_listed e(p~(w|h)) + b (E(h') - sum_listed e(p~(w|h'))) + e(b) (1 - sum_listed p~(w|h')),
+
+    where e(p) = - p log p.
+    """
+    trie, probs = table.trie, table.ngram_probs
+    found = np.zeros(trie.num_histories + 1)
+    found[-1] = _entropy(table.base).sum()
+    for length in range(1, table.order):
+        histories, listed = trie.level(length), trie.level(length + 1)
+        bounds = trie.first[histories.start : histories.stop + 1] - listed.start
+        lower, backoffs = probs[trie.suffixes[listed]], np.asarray(table.backoffs[histories], np.float64)
+        own, shorter, mass = (
+            np.diff(np.append(0.0, np.cumsum(each))[bounds])
+            for each in (_entropy(probs[listed]), _entropy(lower), lower)
+        )
+        above = found[trie.suffixes[histories]]
+        found[histories] = own + backoffs * (above - shorter) + _entropy(backoffs) * (1 - mass)
+    return found
+
+
+def _entropy(values: NDArray[Any]) -> NDArray[np.float64]:
+    """- p log p of each p."""
+    probs = np.asarray(values, np.float64)
+    return -probs * np.log(np.where(probs > 0, probs, 1.0))
+
+
 class _Part(NamedTuple):
     """Some columns of a table, times class weights."""
 

@@ -18,11 +18,13 @@ from torch.nn.functional import linear
 from lidstone.loss.checks import report_overflow
 from lidstone.loss.kernels.cpu import dense_dot
 from lidstone.loss.kernels.protocol import (
-    Coefficients,
     HistoryRows,
     Kernels,
+    Plan,
     TableFacts,
     TableTensors,
+    Teacher,
+    completed,
     is_host_readable,
     kernels_for,
 )
@@ -48,7 +50,7 @@ def linear_losses(
     head: OutputHead,
     labels: Tensor,  # (positions,), -1 where ignored
     scale: Tensor,  # (positions,), of each position in the total
-    plan: Coefficients | None,
+    plan: Plan | None,
     table: TableTensors | None,
     facts: TableFacts,
 ) -> tuple[Tensor, LinearGradients]:
@@ -100,15 +102,15 @@ def chunk_bytes(device: torch.device) -> int:
     return max(CHUNK_BYTES, (free + unused) // SHARE_OF_FREE_MEMORY)
 
 
-def _part(plan: Coefficients, chunk: Any) -> Coefficients:
+def _part(plan: Plan, chunk: Any) -> Plan:
     """The coefficients of a chunk; those that the kernels leave out stay empty."""
-    return Coefficients(*(tensor[chunk] if len(tensor) else tensor for tensor in plan))
+    return type(plan)(*(tensor[chunk] if len(tensor) else tensor for tensor in plan))
 
 
 def _one_chunk(
     kernels: Kernels,
     chunk: Any,
-    batch: tuple[Tensor, Tensor, Tensor, Coefficients | None, HistoryRows | None],
+    batch: tuple[Tensor, Tensor, Tensor, Plan | None, HistoryRows | None],
     head: OutputHead,
     table: tuple[TableTensors | None, TableFacts],
     base: ProjectedBase | None,
@@ -116,6 +118,8 @@ def _one_chunk(
 ) -> Tensor:
     """The weighted sums of one chunk; its gradients are added on the way."""
     hidden, labels, scale, plan, rows = batch
+    if isinstance(plan, Teacher):
+        plan = completed(plan, rows, *table, kernels)
     logits = linear(hidden.to(head.dtype), head.weight, head.bias)
     if kernels.BASE_AROUND_LOGITS:
         logits = logits.float()
@@ -127,7 +131,7 @@ def _one_chunk(
         )
         gradients.add(chunk, gradient, hidden, head)
         if base is not None and plan is not None and table[0] is not None:
-            base.pull_hidden(gradients, chunk, hidden, relative * plan.strengths(table[0])[0] * found.saved[2])
+            base.pull_hidden(gradients, chunk, hidden, relative * plan.of_row(table[0]) * found.saved[2])
     counted = labels >= 0
     return torch.stack([torch.where(counted, part * scale, 0.0).sum() for part in found[:4]])
 

@@ -28,7 +28,14 @@ from numba import njit
 from torch import Tensor
 
 from lidstone.loss.checks import check_ids
-from lidstone.loss.kernels.protocol import Coefficients, HistoryRows, PositionLosses, TableFacts, TableTensors
+from lidstone.loss.kernels.protocol import (
+    Coefficients,
+    HistoryRows,
+    PositionLosses,
+    SparseTarget,
+    TableFacts,
+    TableTensors,
+)
 
 BASE_AROUND_LOGITS = True
 EXPANDS_ROWS = False
@@ -52,7 +59,7 @@ def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFact
 def losses(
     logits: Tensor,  # (..., V)
     labels: Tensor,  # (positions,), negative where ignored
-    plan: Coefficients | None,
+    plan: Coefficients | SparseTarget | None,
     rows: HistoryRows | None,
     table: TableTensors | None,
     facts: TableFacts,
@@ -63,6 +70,8 @@ def losses(
     z, shift, lse = _near(z)
     gold = z.gather(1, labels.clamp(min=0)[:, None])[:, 0]
     nll, none = lse - gold, torch.zeros_like(lse)
+    if isinstance(plan, SparseTarget):
+        return _taught(z, nll, shift, lse, plan, table, facts, base_dots)
     if plan is None or table is None:
         return PositionLosses(nll, nll, none, none, torch.stack([shift, lse, none]))
     sparse, taken, base_weight = dot(z, plan, table, facts)
@@ -79,10 +88,32 @@ def losses(
     return PositionLosses(nll + plus + minus, nll, plus, minus, torch.stack([shift, lse, base_weight]))
 
 
+def _taught(
+    z: Tensor,  # (positions, V)
+    nll: Tensor,
+    shift: Tensor,
+    lse: Tensor,
+    target: SparseTarget,
+    table: TableTensors | None,
+    facts: TableFacts,
+    base_dots: Tensor | None,
+) -> PositionLosses:
+    """The losses with a teacher."""
+    logs = (z.gather(1, target.ids) - lse[:, None]).clamp_(min=torch.finfo(z.dtype).min)  # a value of 0 silences -inf
+    cross, base_weight = -(target.values * logs).sum(-1), torch.zeros_like(lse)
+    if table is not None:
+        sparse, _, base_weight = dot(z, target, table, facts)
+        if base_dots is None or bool(shift.any()):
+            base_dots = dense_dot(z, table.base)
+        cross += torch.where(target.tail > 0, target.tail * (lse - sparse - base_weight * base_dots), 0.0)
+    saved = torch.stack([shift, lse, base_weight])
+    return PositionLosses(target.total(nll, cross), nll, cross, cross - target.entropy, saved)
+
+
 def gradient(
     logits: Tensor,  # (..., V)
     labels: Tensor,
-    plan: Coefficients | None,
+    plan: Coefficients | SparseTarget | None,
     rows: HistoryRows | None,
     saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
     scale: Tensor,  # (positions,)
@@ -98,7 +129,13 @@ def gradient(
     z = z.view(-1, logits.shape[-1])
     if bool(saved[0].any()):
         z.sub_(saved[0][:, None])
-    if plan is None or table is None:
+    if isinstance(plan, SparseTarget):
+        mass, label, row = (scale * each for each in plan.coefficients())
+        _softmax_(z, saved[1], mass, row * saved[2] if base and table else None, table.base if table else None)
+        if table is not None:
+            scatter(z, plan.states, plan.shifts, table, facts, row, torch.zeros_like(row))
+        z.scatter_add_(1, plan.ids, (-scale * plan.gamma)[:, None] * plan.values)
+    elif plan is None or table is None:
         _softmax_(z, saved[1], scale, None, None)
         label = scale
     else:
@@ -157,7 +194,9 @@ def dense_dot(logits: Tensor, row: Tensor) -> Tensor:
     return product
 
 
-def dot(logits: Tensor, plan: Coefficients, table: TableTensors, facts: TableFacts) -> tuple[Tensor, Tensor, Tensor]:
+def dot(
+    logits: Tensor, plan: Coefficients | SparseTarget, table: TableTensors, facts: TableFacts
+) -> tuple[Tensor, Tensor, Tensor]:
     """Of logits (positions, V), float32: <sparse rows, z>, <Z p-, z>, and the weight of the base under the rows."""
     found = torch.zeros(len(logits)), torch.zeros(len(logits)), torch.zeros(len(logits))
     _in_threads(_dot, len(logits), facts, table, *_arrays(logits, plan.states, plan.shifts, *found))
@@ -175,6 +214,15 @@ def scatter(
 ) -> None:
     """Subtract sparse rows from numbers; see `Kernels.scatter`."""
     _in_threads(_scatter, len(total), facts, table, *_arrays(total, states, shifts, plus, minus))
+
+
+def probabilities(
+    ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
+) -> Tensor:
+    """p~(id|h) of ids (positions, k); see `Kernels.probabilities`."""
+    found = torch.empty(ids.shape)
+    _in_threads(_probabilities, len(ids), facts, table, *_arrays(ids, states, table.base, found))
+    return found
 
 
 @cache
@@ -283,6 +331,14 @@ def _probability(state, word, first, words, suffixes, rows, backoffs, base):  # 
         weight *= backoffs[state]
         state = suffixes[state]
     return total + weight * base[word]
+
+
+@njit(cache=True, nogil=True)
+def _probabilities(start, stop, ngram, table, ids, states, base, out):  # type: ignore[no-untyped-def]
+    first, words, suffixes, rows, backoffs = table[:5]
+    for t in range(start, stop):
+        for k in range(ids.shape[1]):
+            out[t, k] = _probability(states[t], ids[t, k], first, words, suffixes, rows, backoffs, base)
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})

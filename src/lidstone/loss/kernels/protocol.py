@@ -12,9 +12,14 @@ with + for the published form and - for the exact one. Rows are sparse values on
 base. So a batch is planned once: the node of each history, Z and p~(y). A label that the table never predicts has plain
 NLL: mass 1, label 1, plus and minus 0.
 
+A teacher's top words, completed by a tail (`SparseTarget`), are k more values on top of a multiple of the same rows:
+
+    loss = mass * lse(z) - (1 - gamma) z[y] - gamma (tail * <p~, z> + sum_k values_k z[ids_k])
+
     cpu       compiled loops                                    on a CPU
     triton    one program per row of logits                     on CUDA and ROCm, where Triton is installed
-    tensors   plain tensor code                                 everywhere else, and for class weights and parts of V
+    tensors   plain tensor code                                 everywhere else; class weights, parts of V; teachers
+                                                                where Triton would run
 
 `LIDSTONE_KERNELS=tensors`, or `with using("tensors")`, overrides the choice for every device.
 """
@@ -36,6 +41,7 @@ from lidstone.errors import InputError
 
 KERNELS = ("cpu", "triton", "tensors")
 HOST_READABLE = ("cpu",)  # devices whose numbers the host reads without waiting
+ROOM = 1e-3  # the least probability that a tail leaves to the words that a teacher does not name
 _forced: list[str] = []
 
 
@@ -115,6 +121,63 @@ class Coefficients(NamedTuple):
         """`plus` and `minus` of each position: the strengths of this step, 0 where plain."""
         return table.strengths[0] * self.known, table.strengths[1] * self.known
 
+    def of_row(self, table: TableTensors) -> Tensor:
+        """The coefficient of each position's row."""
+        return self.strengths(table)[0]
+
+
+class Teacher(NamedTuple):
+    """The words that a teacher names at each position, as they are given."""
+
+    states: Tensor
+    """as in `Coefficients`"""
+    shifts: Tensor
+    ids: Tensor
+    """(positions, k); -1: unused"""
+    probs: Tensor
+    """(positions, k), float32; 0 where unused"""
+    gamma: Tensor
+    """(positions,): the teacher's share of the target"""
+    entropy: Tensor
+    """(positions,): of the tail's row p~(.|h)"""
+
+
+class SparseTarget(NamedTuple):
+    """In place of `Coefficients` a completed teacher, sum_k values_k onehot(ids_k) + tail p~(.|h)."""
+
+    states: Tensor
+    """as in `Coefficients`"""
+    shifts: Tensor
+    ids: Tensor
+    """(positions, k)"""
+    values: Tensor
+    """(positions, k): t - tail p~(id|h), which with the row is t; 0 where unused"""
+    tail: Tensor
+    """(positions,): alpha, the multiple of the row"""
+    mass: Tensor
+    """(positions,): what the teacher sums to"""
+    gamma: Tensor
+    """(positions,): the teacher's share of the target, 0 where there is none"""
+    entropy: Tensor
+    """(positions,): of the teacher, - sum_w t(w) log t(w)"""
+
+    def total(self, nll: Tensor, cross: Tensor) -> Tensor:
+        """(1 - gamma) nll + gamma cross, where a share of 0 silences what is infinite."""
+        own = torch.where(self.gamma < 1, (1 - self.gamma) * nll, 0.0)
+        return own + torch.where(self.gamma > 0, self.gamma * cross, 0.0)
+
+    def coefficients(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of softmax, label and row in the gradient."""
+        label = 1 - self.gamma
+        return torch.addcmul(label, self.gamma, self.mass), label, self.gamma * self.tail
+
+    def of_row(self, table: TableTensors) -> Tensor:
+        """The coefficient of each position's row."""
+        return self.gamma * self.tail
+
+
+Plan = Coefficients | Teacher | SparseTarget
+
 
 class HistoryRows(NamedTuple):
     """The dense rows of a batch's distinct histories, for tensor kernels."""
@@ -154,7 +217,7 @@ class Kernels(Protocol):
         self,
         logits: Tensor,  # (..., V)
         labels: Tensor,  # (positions,), negative where ignored
-        plan: Coefficients | None,
+        plan: Coefficients | SparseTarget | None,
         rows: HistoryRows | None,
         table: TableTensors | None,
         facts: TableFacts,
@@ -166,7 +229,7 @@ class Kernels(Protocol):
         self,
         logits: Tensor,  # (..., V)
         labels: Tensor,
-        plan: Coefficients | None,
+        plan: Coefficients | SparseTarget | None,
         rows: HistoryRows | None,
         saved: Tensor,
         scale: Tensor,  # (positions,)
@@ -193,6 +256,37 @@ class Kernels(Protocol):
         minus: Tensor,
     ) -> None:
         """Subtract plus * rows + minus * Z p- from numbers, in place; not the base."""
+
+    def probabilities(
+        self, ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
+    ) -> Tensor:
+        """p~(id|h) of ids (positions, k), none negative; not in the kernels of Triton."""
+
+
+def completed(
+    plan: Teacher, rows: HistoryRows | None, table: TableTensors | None, facts: TableFacts, kernels: Kernels
+) -> SparseTarget:
+    """A teacher with its tail; without a table the teacher is what its words are.
+
+        alpha = (1 - sum_k t_k) / (1 - sum_k p~(id_k|h))
+
+    Where the tail leaves at most `ROOM` to other words, the teacher's own are normalised instead.
+    """
+    states, shifts, ids, probs, gamma, row_entropy = plan
+    used, total, entr = ids >= 0, probs.sum(-1), torch.special.entr
+    ids = ids.clamp(min=0)
+    if table is None:
+        tail, values, mass, entropy = torch.zeros_like(total), probs.clone(), total, entr(probs).sum(-1)
+    else:
+        kept = torch.where(used, kernels.probabilities(ids, states, rows, table, facts), 0.0)
+        room = 1 - kept.sum(-1)
+        wide = room > ROOM
+        tail = torch.where(wide, (1 - total).clamp(min=0) / room, 0.0)
+        probs = torch.where((wide | (total == 0))[:, None], probs, probs / total[:, None])
+        values, mass = probs - tail[:, None] * kept, torch.addcmul(probs.sum(-1), tail, room)
+        unnamed = tail * (row_entropy - entr(kept).sum(-1)) + entr(tail) * room
+        entropy = entr(probs).sum(-1) + torch.where(tail > 0, unnamed, 0.0)
+    return SparseTarget(states, shifts, ids, values, tail, mass, torch.where(mass > 0, gamma, 0.0), entropy)
 
 
 def kernel_name(device: torch.device, dense: bool = False) -> str:

@@ -12,7 +12,7 @@ processes, each has the rows of its own columns, and one exchange adds up the su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +25,9 @@ from lidstone.loss.checks import check_ids
 from lidstone.loss.kernels.protocol import (
     Coefficients,
     HistoryRows,
+    Plan,
     PositionLosses,
+    SparseTarget,
     TableFacts,
     TableTensors,
     is_host_readable,
@@ -49,7 +51,7 @@ def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFact
 def losses(
     logits: Tensor,  # (..., columns)
     labels: Tensor,  # (positions,), negative where ignored
-    plan: Coefficients | None,
+    plan: Coefficients | SparseTarget | None,
     rows: HistoryRows | None,
     table: TableTensors | None,
     facts: TableFacts,
@@ -62,6 +64,8 @@ def losses(
         logs.masked_fill_(logs.isnan(), -torch.inf)  # all columns here are masked; NaN of the logits come with `lse`
     places, here = _places(labels, scores.shape[1], facts)
     gold = logs.gather(1, places)[:, 0]  # log q(y)
+    if isinstance(plan, SparseTarget):
+        return _taught(logs, gold, rows, plan)
     if plan is None or rows is None or table is None:
         one, none = torch.ones_like(gold), torch.zeros_like(gold)
         share, (gold,), _ = _add_up(scores, facts, here, [gold], [], [])
@@ -73,6 +77,18 @@ def losses(
     products = list(own.mul_(logs[:, :, None]).sum(1).unbind(1))
     share, (gold, *products), added = _add_up(scores, facts, here, [gold, *products], [*masses], [*smoothed, *masses])
     return _parts(gold, products, added, plan, labels, (share, here), table, facts)
+
+
+def _taught(logs: Tensor, gold: Tensor, rows: HistoryRows | None, target: SparseTarget) -> PositionLosses:
+    """The losses with a teacher, of log-probabilities (positions, V)."""
+    logs.clamp_(min=torch.finfo(logs.dtype).min)  # a zero of the target silences a logit of -inf
+    cross = -(target.values * logs.gather(1, target.ids)).sum(-1)
+    if rows is not None:
+        product = rows.values[rows.which][..., 0].mul_(logs).sum(-1)
+        cross -= torch.where(target.tail > 0, target.tail * product, 0.0)
+    mass, label, row = target.coefficients()
+    saved = torch.stack([mass, -label, row])
+    return PositionLosses(target.total(-gold, cross), -gold, cross, cross - target.entropy, saved)
 
 
 def _parts(
@@ -112,7 +128,7 @@ def _parts(
 def gradient(
     logits: Tensor,  # (..., columns)
     labels: Tensor,
-    plan: Coefficients | None,
+    plan: Coefficients | SparseTarget | None,
     rows: HistoryRows | None,
     saved: Tensor,  # (3, positions)
     scale: Tensor,  # (positions,)
@@ -129,6 +145,8 @@ def gradient(
     if rows is not None and table is not None:
         found.addcmul_(_target(rows, table, facts)[rows.which], row[:, None], value=-1)
     found.scatter_add_(1, _places(labels, found.shape[1], facts)[0], label[:, None])
+    if isinstance(plan, SparseTarget):
+        found.scatter_add_(1, plan.ids, (-scale * plan.gamma)[:, None] * plan.values)
     return logits.copy_(found.view_as(logits)) if inplace else found.view_as(logits).to(logits.dtype)
 
 
@@ -152,6 +170,15 @@ def scatter(
     which, values = expand(states, table, facts, base=False)
     for rows, strength in zip(values.unbind(2), (plus, minus), strict=False):
         total.addcmul_(rows[which], strength[:, None], value=-1)
+
+
+def probabilities(
+    ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
+) -> Tensor:
+    """p~(id|h) of ids (positions, k); see `Kernels.probabilities`."""
+    if rows is None:
+        raise ValueError("the tensor kernels read probabilities off the rows")
+    return rows.values[rows.which[:, None], ids, 0]
 
 
 def _times(tensor: Tensor, factor: Tensor | None) -> Tensor:
@@ -241,7 +268,7 @@ def expand(states: Tensor, table: TableTensors, facts: TableFacts, base: bool = 
     )  # the one time that the host waits
 
 
-def history_rows(plans: list[Coefficients], table: TableTensors, facts: TableFacts) -> Iterator[HistoryRows]:
+def history_rows(plans: Sequence[Plan], table: TableTensors, facts: TableFacts) -> Iterator[HistoryRows]:
     """`expand` of each chunk of a batch, one at a time; the host waits once, before the first."""
     given = lookup(table, facts)
     if facts.order == 1 or not all(len(plan.states) for plan in plans):
