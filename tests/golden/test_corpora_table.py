@@ -10,8 +10,7 @@ pytest.importorskip("pydantic")
 pytest.importorskip("sacremoses")
 pytest.importorskip("tokenizers")
 
-from lidstone.lab.corpus.catalogue import CORPORA, IWSLT14, read_corpus
-from lidstone.lab.corpus.named import segment_lines
+from lidstone.lab.corpus.named import CORPORA, read_corpus, segment_lines
 from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.recipe.recipe import load_recipe
@@ -84,7 +83,7 @@ def test_the_checksums_of_the_download_are_those_of_the_original_files(data_dir)
         for info in archive:
             if info.name.endswith(".xml"):
                 sums[info.name.rpartition("/")[2]] = hashlib.sha256(archive.extractfile(info).read()).hexdigest()
-    assert sums == IWSLT14.contents
+    assert sums == CORPORA["iwslt14"].contents
 
 
 @pytest.mark.parametrize("name", ["wikitext2", "wikitext2-raw", "multi30k"])

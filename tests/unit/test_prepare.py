@@ -18,7 +18,7 @@ pytest.importorskip("sacremoses")
 
 from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeError, TextError
 from lidstone.lab.corpus import prepared as storage
-from lidstone.lab.corpus.catalogue import read_corpus
+from lidstone.lab.corpus.named import read_corpus
 from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.recipe.recipe import load_recipe, make_recipe

@@ -21,8 +21,8 @@ def get(
     as_json: JSON = False,
 ) -> None:
     """Download a corpus into the cache, or verify it if it is there already."""
-    from lidstone.lab.corpus.catalogue import CORPORA
     from lidstone.lab.corpus.download import get_dataset
+    from lidstone.lab.corpus.named import CORPORA
 
     if name in CORPORA and CORPORA[name].downloads:
         say(f"{name}: {CORPORA[name].licence}")
@@ -38,7 +38,7 @@ def get(
 @data_app.command("list")
 def list_corpora(as_json: JSON = False) -> None:
     """List the corpora known by name, where each was found, and which files are missing."""
-    from lidstone.lab.corpus.catalogue import CORPORA
+    from lidstone.lab.corpus.named import CORPORA
 
     found = [CORPORA[name].locate() for name in sorted(CORPORA)]
     if as_json:

@@ -21,8 +21,7 @@ from typing import Any
 from lidstone.errors import DataError
 from lidstone.files import hash_file, new_folder, parse_json, try_lock, write_text
 from lidstone.lab.corpus.archives import extract
-from lidstone.lab.corpus.catalogue import CORPORA
-from lidstone.lab.corpus.named import Download, NamedCorpus, cache_root
+from lidstone.lab.corpus.named import CORPORA, Download, NamedCorpus, cache_root
 from lidstone.lab.recipe.yaml import nearest
 from lidstone.progress import progress_bar
 

@@ -1,22 +1,27 @@
-"""A corpus known by name: where its files come from, where they are on this machine, and how they become samples.
+"""Corpora: those known by name, the entries of `corpora.yaml`, and a user's own files, as samples.
 
-The files are searched in the folders of `corpus_roots()`, plain or compressed. The corpora themselves are the entries
-of the table in `catalogue`.
+The files of a named corpus are searched in the folders of `corpus_roots()`, plain or compressed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+from pydantic import TypeAdapter
+
 from lidstone.errors import DataError, LidstoneError, RecipeError
 from lidstone.files import from_home
-from lidstone.text.corpora import aligned, data_root
+from lidstone.lab.recipe.sections import Corpus, SplitFiles
+from lidstone.lab.recipe.yaml import nearest
+from lidstone.text.corpora import aligned, data_root, embedded_corpus, split_sentences
 from lidstone.text.reader import read_lines
 from lidstone.text.source import COMPRESSED
 
@@ -74,8 +79,8 @@ class NamedCorpus:
     """What `lidstone data get` fetches; empty for a corpus that must be on this machine already."""
     contents: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of files in the corpus folder, where known."""
-    reader: Callable[[NamedCorpus, Sequence[str]], RawCorpus | None] | None = None
-    """Reads this corpus in its own way, from the languages; None to read the files of `splits`."""
+    reader: str | None = None
+    """The name in `READERS` of this corpus's own way to be read; None to read the files of `splits`."""
 
     def read(self, languages: Sequence[str]) -> RawCorpus:
         """The samples, with one text per language."""
@@ -84,7 +89,7 @@ class NamedCorpus:
         elif unknown := [language for language in languages if self.languages and language not in self.languages]:
             hint = f"set corpus.source_language and corpus.target_language to {' and '.join(self.languages)}"
             raise RecipeError(f"the corpus {self.name} has no {unknown[0]}", hint=hint)
-        found = self.reader(self, languages) if self.reader else None
+        found = READERS[self.reader](self, languages) if self.reader else None
         return found or self.read_splits(self.splits, languages, tokenized=self.tokenized)
 
     def read_splits(self, splits: SplitFileNames, languages: Sequence[str], *, tokenized: bool) -> RawCorpus:
@@ -163,6 +168,62 @@ class Located:
         folder = None if self.folder is None else str(self.folder)
         return {"name": self.name, "here": self.here, "folder": folder, "missing": list(self.missing),
                 "licence": self.licence}  # fmt: skip
+
+
+def read_corpus(corpus: Corpus, task: str) -> RawCorpus:
+    """Read a named corpus or the user's own files."""
+    if corpus.name is None:
+        splits = {split: _read_files(getattr(corpus, split)) for split in ("train", "valid", "test")}
+        return RawCorpus(splits["train"] or [], splits["valid"], splits["test"], edition="own files")
+    if corpus.name not in CORPORA:
+        raise RecipeError(f"there is no corpus {corpus.name!r}", hint=nearest(corpus.name, CORPORA))
+    languages = (corpus.target_language,) if task == "lm" else (corpus.source_language, corpus.target_language)
+    found = CORPORA[corpus.name].read(languages)
+    if found.train and len(found.train[0]) != len(languages):
+        raise RecipeError(f"the corpus {corpus.name} has no translations", hint="use task: lm, or another corpus")
+    return found
+
+
+def _read_files(files: SplitFiles | None) -> list[Sample] | None:
+    if files is None:
+        return None
+    groups = zip(files.source, files.target, strict=True) if files.source else ((file,) for file in files.target)
+    return [sample for names in groups for sample in aligned([read_lines(name) for name in names], names)]
+
+
+def _embedded(corpus: NamedCorpus, languages: Sequence[str]) -> RawCorpus:
+    train, valid, test = split_sentences([(" ".join(words),) for words in embedded_corpus()])
+    return RawCorpus(list(train), list(valid), list(test), tokenized=True)
+
+
+def _iwslt14_subset(corpus: NamedCorpus, languages: Sequence[str]) -> RawCorpus | None:
+    """Where the original distribution is not here: tokenized files, whose training part is a subset."""
+    if corpus.find("train.tags.de-en.de") is not None or corpus.find("train.subset.de") is None:
+        return None
+    files = {"train": ("train.subset.{}",), "valid": ("valid.{}",), "test": ("test.{}",)}
+    found = corpus.read_splits(files, languages, tokenized=True)
+    return replace(found, edition=f"tokenized, {len(found.train):,} training pairs only")
+
+
+def _tatoeba(corpus: NamedCorpus, languages: Sequence[str]) -> RawCorpus:
+    """English TAB German; all translations of one English sentence go to the same split."""
+    parts: dict[str, list[Sample]] = {"train": [], "valid": [], "test": []}
+    for line in read_lines(corpus.require(corpus.files[0])):
+        sides = dict(zip(("en", "de"), line.split("\t"), strict=True))
+        bucket = int(hashlib.sha256(sides["en"].encode()).hexdigest()[:8], 16) % 50
+        part = {0: "valid", 1: "test"}.get(bucket, "train")
+        parts[part].append(tuple(sides[language] for language in languages))
+    return RawCorpus(parts["train"], parts["valid"], parts["test"])
+
+
+READERS: dict[str, Callable[[NamedCorpus, Sequence[str]], RawCorpus | None]] = {
+    "embedded": _embedded,
+    "iwslt14_subset": _iwslt14_subset,
+    "tatoeba": _tatoeba,
+}
+_ENTRIES = yaml.safe_load(Path(__file__).with_name("corpora.yaml").read_text(encoding="utf-8"))
+CORPORA = {corpus.name: corpus for corpus in TypeAdapter(tuple[NamedCorpus, ...]).validate_python(_ENTRIES)}
+"""Every corpus that a recipe may name."""
 
 
 def text_lines(path: Path) -> Iterable[str]:

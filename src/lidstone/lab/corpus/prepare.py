@@ -23,8 +23,7 @@ import numpy as np
 from lidstone.errors import DataError, FileFormatError, LidstoneError
 from lidstone.files import new_folder
 from lidstone.lab.corpus import prepared as storage
-from lidstone.lab.corpus.catalogue import read_corpus
-from lidstone.lab.corpus.named import RawCorpus, Sample, cache_root
+from lidstone.lab.corpus.named import RawCorpus, Sample, cache_root, read_corpus
 from lidstone.lab.corpus.pipeline import TextPipeline, build_vocabulary, encode_pieces
 from lidstone.lab.corpus.prepared import SPLITS, CorpusSplit, Prepared, Sentences, tokens_sha256
 from lidstone.lab.recipe.recipe import Recipe

@@ -16,7 +16,7 @@ import numpy as np
 
 from lidstone.errors import DataError, InputError
 from lidstone.files import hash_file
-from lidstone.lab.corpus.catalogue import CORPORA
+from lidstone.lab.corpus.named import CORPORA
 from lidstone.lab.corpus.pipeline import Ids, TextPipeline, encode_pieces
 from lidstone.lab.corpus.prepare import is_clean
 from lidstone.lab.corpus.prepared import Prepared, Sentences
