@@ -18,14 +18,22 @@ TARGETS: dict[str, tuple[str, Any, int]] = {
 }
 TYPES = {"float32": "*fp32", "bfloat16": "*bf16", "float16": "*fp16"}
 ARGUMENTS = (
-    dict.fromkeys(("labels", "contexts", "out_state", "out_slot", "states", "slots", "shifts"), "*i64")
+    dict.fromkeys(
+        ("labels", "contexts", "out_state", "out_slot", "states", "slots", "shifts", "ids", "taught_ids"), "*i64"
+    )
     | dict.fromkeys(("first", "words", "suffixes", "tokens"), "*i32")
     | dict.fromkeys(("positions", "time", "steps", "vocab", "batch_stride", "time_stride"), "i32")
-    | dict.fromkeys(("out_batch_stride", "out_time_stride"), "i32")
+    | dict.fromkeys(("out_batch_stride", "out_time_stride", "number", "k"), "i32")
     | dict.fromkeys(("predicted", "out_known", "plan_known"), "*u8")
 )
-# dtype of the logits, order (0: plain cross-entropy), ngram
-CASES = (("bfloat16", 0, False), ("bfloat16", 3, False), ("float16", 8, True), ("float32", 1, True))
+# dtype of the logits, order (0: plain cross-entropy), form
+CASES = (
+    ("bfloat16", 0, "token"),
+    ("bfloat16", 3, "token"),
+    ("float16", 8, "ngram"),
+    ("bfloat16", 3, "teacher"),
+    ("float32", 1, "ngram"),
+)
 
 
 class Compiled(NamedTuple):
@@ -35,7 +43,8 @@ class Compiled(NamedTuple):
     target: str
     dtype: str
     order: int
-    ngram: bool
+    form: str
+    """token, ngram or teacher"""
     warps: int
     registers: int
     """per thread"""
@@ -45,23 +54,27 @@ class Compiled(NamedTuple):
 
 
 def compile_all(
-    targets: tuple[str, ...] = tuple(TARGETS), cases: tuple[tuple[str, int, bool], ...] = CASES, size: int = 50_000
+    targets: tuple[str, ...] = tuple(TARGETS), cases: tuple[tuple[str, int, str], ...] = CASES, size: int = 50_000
 ) -> Iterator[Compiled]:
     """Every program in every case, as it is launched for rows of `size` logits."""
     from lidstone.loss.kernels import triton as gpu
     from lidstone.loss.kernels.protocol import TableFacts
 
     for target in targets:
-        for dtype, order, ngram in cases:
-            constants = gpu.launch(size, object() if order else None, TableFacts(order, ngram, 0))
-            yield compile_program(gpu.losses_program, target, dtype, constants)
-            yield compile_program(gpu.gradient_program, target, dtype, constants)
+        for dtype, order, form in cases:
+            facts, taught = TableFacts(order, form == "ngram", 0), {"TAUGHT": form == "teacher"}
+            constants = gpu.launch(size, object() if order else None, facts)
+            yield compile_program(gpu.gradient_program, target, dtype, form, constants | taught)
+            some = {"ORDER": order, "BLOCK": gpu.POSITIONS_AT_ONCE, "num_warps": 4}
+            if form == "teacher":  # its losses are those of the token form, and a gather
+                yield compile_program(gpu.probabilities_program, target, dtype, form, some)
+                continue
+            yield compile_program(gpu.losses_program, target, dtype, form, constants)
             if order:
-                constants = {"ORDER": order, "NGRAM": ngram, "BLOCK": gpu.POSITIONS_AT_ONCE, "num_warps": 4}
-                yield compile_program(gpu.plan_program, target, dtype, constants)
+                yield compile_program(gpu.plan_program, target, dtype, form, some | {"NGRAM": facts.ngram})
 
 
-def compile_program(program: Any, target: str, dtype: str, launch: dict[str, Any]) -> Compiled:
+def compile_program(program: Any, target: str, dtype: str, form: str, launch: dict[str, Any]) -> Compiled:
     """Compile a program for a target; `launch` holds its constants and its options."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -78,7 +91,7 @@ def compile_program(program: Any, target: str, dtype: str, launch: dict[str, Any
     registers, spilled = amd_resources(made) if target.startswith("gfx") else nvidia_resources(made)
     order = 0 if constants.get("PLAIN") else constants["ORDER"]
     code = made.asm["hsaco" if target.startswith("gfx") else "cubin"]
-    facts = (dtype, order, constants["NGRAM"], options["num_warps"])
+    facts = (dtype, order, form, options["num_warps"])
     return Compiled(program.__name__, target, *facts, registers, spilled, len(code))
 
 

@@ -104,6 +104,23 @@ def roofline(entries: dict[int, float]) -> list[dict[str, Any]]:
     return made
 
 
+def distillation(k: int = 64) -> str:
+    """Bytes of a target and of a step of distillation: a dense target, as Liger's losses read it, and k words.
+
+    Dense, a step reads and writes the student's row as plain cross-entropy does, and reads the teacher's twice, all in
+    bfloat16. A named word has 8 bytes of id and 4 of value, read twice; its logit is read, and its gradient read and
+    written, each in a sector of its own.
+    """
+    lines = ["| V | positions | dense target | its step | top 64 | their step |", "|---|---|---|---|---|---|"]
+    for size in VOCABULARIES:
+        for positions in POSITIONS:
+            dense, rows, named = 2 * size * positions, 3 * 2 * size * positions, 12 * k * positions
+            step = rows + 2 * named + 3 * SECTOR * k * positions
+            cells = (f"{value / 1e9:.2f} GB" for value in (dense, rows + 2 * dense, named, step))
+            lines.append(f"| {size:,} | {positions:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def roofline_table(rows: list[dict[str, Any]]) -> str:
     names = list(rows[0]["bytes"])
     lines = ["| V | positions | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
@@ -117,11 +134,11 @@ def resource_table(compiled: list[Any]) -> str:
     lines = ["| program | logits | form | sm_80 | sm_90 | sm_100 | gfx942 |", "|---|---|---|---|---|---|---|"]
     groups: dict[tuple[str, str, str], dict[str, str]] = {}
     for each in compiled:
-        form = "plain" if not each.order else f"order {each.order}, {'ngram' if each.ngram else 'token'}"
+        form = "plain" if not each.order else f"order {each.order}, {each.form}"
         spilled = f" ({each.spilled} B spilled)" if each.spilled else ""
         groups.setdefault((each.program, each.dtype, form), {})[each.target] = f"{each.registers}{spilled}"
     for (program, dtype, form), found in sorted(groups.items()):
-        logits = "" if program == "plan_program" else dtype
+        logits = "" if program in ("plan_program", "probabilities_program") else dtype
         lines.append(f"| {program} | {logits} | {form} | " + " | ".join(found.values()) + " |")
     return "\n".join(lines)
 
@@ -185,6 +202,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     figures: dict[str, Any] = {}
+    if options.docs:
+        write_docs({"distillation": distillation()})
     if not options.quick:
         from _gpu_entries import TEXT, entries_by_vocabulary
         from _gpu_targets import compile_all

@@ -19,7 +19,8 @@ from torch import Tensor
 from lidstone.loss.kernels import chunks
 from lidstone.loss.kernels.protocol import using
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
-from lidstone.loss.reference import dense_loss, dense_target
+from lidstone.loss.reference import dense_loss, dense_target, taught_target
+from lidstone.loss.teacher import LinearSparseTargetCrossEntropy, SparseTargetCrossEntropy
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.base import FallbackUsed
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
@@ -170,6 +171,53 @@ def check_ignored_nan() -> dict[str, float]:
     return errors(found(SmoothedCrossEntropy, [broken], labels, contexts, table, counts, **options), want)
 
 
+def teacher(labels: Tensor, size: int, k: int) -> tuple[Tensor, Tensor]:
+    """The k most probable words of random distributions, one the label; one place is unused, one position empty."""
+    noise = torch.randn(*labels.shape, size, generator=torch.Generator().manual_seed(9))
+    logits = noise.scatter(-1, labels.clamp(min=0)[..., None], 4.0)
+    logprobs, ids = (1.5 * logits).log_softmax(-1).topk(k)
+    ids[0, 1, -1], ids[1, 3] = -1, -1
+    return ids, logprobs
+
+
+def check_taught(tail: str, k: int, size: str = "small", linear: bool = False, change: Any = None) -> dict[str, float]:
+    """A teacher completed by a rule, or by the table of an order."""
+    order = int(tail[-1]) if tail.startswith("table") else 1
+    table, _, contexts, labels, logits = problem(size, order, seed=order)
+    ids, logprobs = teacher(labels, table.vocab.size, k)
+    if change is masked:
+        labels[labels == 0], ids[ids == 0] = -100, -1
+    leaves = [logits if change is None else change(logits, labels)]
+    if linear:
+        leaves = [draw_normal(*labels.shape, 5), draw_normal(table.vocab.size, 5)]
+        chunks.CHUNK_BYTES = 4 * SMALL.size * 4
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    double = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    scores = double[0] @ double[1].T if linear else double[0]
+    total = torch.zeros((), dtype=torch.float64)
+    for row, at in (labels >= 0).nonzero().tolist():
+        history = histories_of(contexts[row].tolist(), table.vocab, order)[at]
+        row_of = {"uniform": torch.full((table.vocab.size,), 1 / table.vocab.size, dtype=torch.float64), "drop": "drop"}
+        other = row_of.get(tail, torch.tensor(table.prob([history])[0]))
+        words = ids[row, at].tolist(), logprobs[row, at].tolist(), int(labels[row, at])
+        target, _ = taught_target(*words, other, gamma=0.6, size=table.vocab.size)
+        total = total + dense_sum(scores[row, at][None], target[None])
+    want = [total.detach(), *torch.autograd.grad(total, double)]
+    kind = LinearSparseTargetCrossEntropy if linear else SparseTargetCrossEntropy
+    loss = kind(table if tail.startswith("table") else tail, gamma=0.6, reduction="sum").to(DEVICE)
+    with using("triton"):
+        given = (labels, ids, logprobs, contexts)
+        parts = loss(*(leaf.to(DEVICE) for leaf in leaves), *(each.to(DEVICE) for each in given))
+        gradients = torch.autograd.grad(parts.total, leaves)
+    mixed = (0.4 * parts.nll + 0.6 * parts.cross_entropy - parts.total).abs().cpu()
+    unused = torch.zeros(()) if tail == "drop" else mixed  # there the position without words has the plain loss
+    return errors([parts.total.detach().cpu(), *(gradient.cpu() for gradient in gradients), unused], want)
+
+
+def draw_normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+
+
 def check_out_of_range() -> dict[str, float]:
     """A label outside the vocabulary gives NaN, not a number that looks right."""
     table, counts, contexts, labels, logits = problem("small", 2, seed=2)
@@ -225,6 +273,13 @@ def cases() -> dict[str, Any]:
         made[name] = lambda c=change: check("small", 3, "exact", "token", c)
     made |= {"ignored nan": check_ignored_nan, "out of range": check_out_of_range, "plain": check_plain}
     made["in place"] = lambda: check_inplace(3)
+    for tail in ("drop", "uniform", "table 1", "table 3"):
+        made[f"teacher {tail}"] = lambda t=tail: check_taught(t, 4)
+        made[f"teacher linear {tail}"] = lambda t=tail: check_taught(t, 4, linear=True)
+    made["teacher all words"] = lambda: check_taught("table 2", SMALL.size)
+    made["teacher of 700 words"] = lambda: check_taught("table 3", 700, "large")
+    made["teacher masked"] = lambda: check_taught("table 3", 4, change=masked)
+    made["torch.bfloat16 teacher"] = lambda: check_taught("table 3", 4, change=lambda logits, _: logits.bfloat16())
     return made
 
 

@@ -36,6 +36,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "token": {"gamma_plus": 0.3, "gamma_minus": 0.2},
     "ngram": {"gamma_plus": 0.1, "gamma_minus": 0.5, "form": "published", "empirical": "ngram"},
 }
+TAUGHT = {
+    "LinearSmoothedCrossEntropy": "LinearSparseTargetCrossEntropy",
+    "SmoothedCrossEntropy": "SparseTargetCrossEntropy",
+}
 LABELS = torch.tensor([[*words[:8], 2, *[-100] * (8 - len(words))] for words in TEXT[:8]])
 INPUTS = torch.cat([torch.full((8, 1), 2), LABELS[:, :-1]], 1).clamp(min=0)
 ITEMS = int((LABELS >= 0).sum())
@@ -69,7 +73,23 @@ class WithLoss(nn.Module):
         return self.loss(self.model(inputs), labels, inputs, num_items).total
 
 
+class Taught(nn.Module):
+    """A loss with a teacher that names three words, which depend on the label."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, *given: Any) -> Any:
+        *scores, labels, histories, items = given
+        ids = (labels[..., None].clamp(min=0) + torch.arange(3)) % SIZE
+        logprobs = torch.tensor([0.5, 0.2, 0.1]).log().expand(ids.shape)
+        return self.loss(*scores, labels, ids, logprobs, histories, items)
+
+
 def make(name: str, kind: str) -> Any:
+    if kind == "teacher":
+        return Taught(getattr(ld, TAUGHT[name])(TABLE, gamma=0.6))
     return getattr(ld, name)(TABLE, COUNTS, **KINDS[kind])
 
 
@@ -241,6 +261,9 @@ def main() -> None:
             for linear in (False, True):
                 name = f"fsdp-{'linear' if linear else 'logits'}-{head}-{kind}"
                 scenarios[name] = fsdp(kind, linear, head), alone(kind, tied=head == "tied")
+    scenarios["ddp-accumulation-teacher"] = ddp("teacher", 2), alone("teacher")
+    scenarios["fsdp-logits-root-teacher"] = fsdp("teacher", False, "root"), alone("teacher")
+    scenarios["fsdp-linear-tied-teacher"] = fsdp("teacher", True, "tied"), alone("teacher", tied=True)
     for own in (False, True):
         scenarios[f"fsdp-projection-{'own' if own else 'tied'}"] = fsdp_projection(own), alone_projection(own)
     scenarios["evaluation"] = evaluation(), alone_evaluation()

@@ -21,6 +21,7 @@ SCENARIOS = [
         for head in ("root", "own", "tied")
         for loss in ("logits", "linear")
     ),
+    *("ddp-accumulation-teacher", "fsdp-logits-root-teacher", "fsdp-linear-tied-teacher"),
     "fsdp-projection-tied",
     "fsdp-projection-own",
     "evaluation",

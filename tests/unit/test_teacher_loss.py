@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from tests.smoothing_cases import ORDERS, SMOOTHERS, VOCAB, counted, fitted
 from torch.library import opcheck
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import lidstone as ld
 from lidstone.errors import InputError, VocabularyMismatch
@@ -239,16 +240,39 @@ def test_operators(tail, name):
         check_operators(make(tail))
 
 
-@pytest.mark.parametrize("linear", [False, True])
-@pytest.mark.parametrize("tail", ["renormalize", "uniform", "table 3"])
-def test_where_triton_would_run_the_tensor_kernels_do(tail, linear):
-    leaves = [draw(*LABELS.shape, WIDTH), draw(V, WIDTH)] if linear else [draw(*LABELS.shape, V)]
-    leaves, given, found = [leaf.requires_grad_() for leaf in leaves], (LABELS, *teacher(), CONTEXTS), []
-    for name in ("tensors", "triton"):
-        with using(name):
-            parts = make(tail, linear=linear)(*leaves, *given)
-            found.append((parts.total.detach(), *torch.autograd.grad(parts.total, leaves)))
-    torch.testing.assert_close(*found)
+class LargeTensors(TorchDispatchMode):
+    """Counts the tensors of at least `size` numbers that operations make; views and changes in place are none."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.found = size, 0
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
+        if operation.namespace == "lidstone":  # look inside
+            with self:
+                return getattr(operators, operation.name().split("::")[1])._init_fn(*arguments, **(options or {}))
+        given = {each.untyped_storage().data_ptr() for each in arguments if isinstance(each, torch.Tensor)}
+        made = operation(*arguments, **(options or {}))
+        for each in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(each, torch.Tensor) and each.numel() >= self.size:
+                self.found += each.untyped_storage().data_ptr() not in given
+        return made
+
+
+@pytest.mark.parametrize("tail", ["drop", "renormalize", "uniform", "table"])
+@pytest.mark.parametrize(("linear", "large"), [(False, 1), (True, 0)])
+def test_no_target_of_all_positions_and_words_is_made(tail, linear, large, monkeypatch):
+    """On logits the one large tensor is the gradient; from hidden states there is none, as for plain cross-entropy."""
+    monkeypatch.setattr("lidstone.loss.kernels.chunks.CHUNK_BYTES", 4 * 4 * 300)
+    vocab, positions, k = ld.Vocabulary(size=300, eos=0), 40, 6
+    table = ld.WittenBell().fit(ld.count([[word, word + 1, 5] for word in range(1, 250)], vocab, order=3))
+    loss = (LinearSparseTargetCrossEntropy if linear else SparseTargetCrossEntropy)(table if tail == "table" else tail)
+    leaves = [draw(1, positions, 3), draw(300, 3)] if linear else [draw(1, positions, 300)]
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    logprobs, ids = draw(1, positions, 300, seed=3).log_softmax(-1).topk(k)
+    with LargeTensors(positions * 300) as tensors:
+        loss(*leaves, torch.arange(positions)[None], ids, logprobs).total.backward()
+    assert tensors.found == large
 
 
 def test_a_teacher_without_words_is_the_smoothed_loss():
@@ -274,7 +298,7 @@ def test_without_words_and_without_tail_a_position_has_the_plain_loss(tail):
 
 
 def test_dropped_tails_give_the_kl_of_the_named_words():
-    """As other trainers write top-k distillation: sum over the k words of t (log t - log q)."""
+    """As verl writes top-k distillation: sum over the k words of t (log t - log q)."""
     logits, (ids, logprobs) = draw(3, 4, V).requires_grad_(), teacher(4, labels=LABELS.clamp(min=0))
     ids, logprobs = ids[2:], logprobs[2:]
     found = SparseTargetCrossEntropy("drop", gamma=1.0)(logits[2:], LABELS[2:].clamp(min=0), ids, logprobs)
@@ -283,6 +307,18 @@ def test_dropped_tails_give_the_kl_of_the_named_words():
     same_with_gradient(
         found.total, -(logprobs.exp() * logits[2:].log_softmax(-1).gather(-1, ids)).sum(-1).mean(), logits
     )
+
+
+def test_all_words_give_the_loss_of_trl():
+    """Its generalized Jensen-Shannon divergence with beta = 0 is KL(teacher || student), averaged over the labels."""
+    trl = pytest.importorskip("trl.experimental.gkd", reason="TRL is not installed")
+    logits, of_teacher = draw(*LABELS.shape, V).requires_grad_(), draw(*LABELS.shape, V, seed=8)
+    logprobs, ids = of_teacher.log_softmax(-1).sort(-1, descending=True)
+    found = SparseTargetCrossEntropy("drop", gamma=1.0)(logits, LABELS, ids, logprobs)
+    expected = trl.GKDTrainer.generalized_jsd_loss(logits, of_teacher, LABELS, beta=0)
+    torch.testing.assert_close(found.kl, expected.detach(), rtol=1e-5, atol=1e-6)
+    gradients = [torch.autograd.grad(value, logits)[0] for value in (found.total, expected)]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-6)
 
 
 def test_a_temperature_softens_the_named_words():

@@ -25,7 +25,7 @@ from torch import Tensor
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.loss import operators
 from lidstone.loss.checks import check_call, check_choices, check_histories, check_kinds, check_shapes
-from lidstone.loss.kernels.protocol import TableFacts, kernel_name
+from lidstone.loss.kernels.protocol import TableFacts
 from lidstone.loss.losses import Reduction, SmoothedLoss, refuse_sharded, rows_of
 from lidstone.loss.targets import ConstantTensors, history_entropies, table_of_base
 from lidstone.ngram.counts import Counts
@@ -147,7 +147,7 @@ class SparseTargetLoss(SmoothedLoss):
     def _tail_of(self, size: int, device: torch.device) -> tuple[list[Tensor], list[int], Tensor]:
         """The table, its facts, and the entropies of its rows; no table where words are left out."""
         facts, constants = TableFacts() if self.targets is None else self.targets.facts, self.fixed.constants()
-        numbers = [int(fact) for fact in facts._replace(dense=kernel_name(device) == "triton")[:-1]]
+        numbers = [int(fact) for fact in facts[:-1]]
         if self.targets is not None:
             return list(self.targets.table), numbers, constants["entropies"]
         if self.tail in ("drop", "renormalize"):

@@ -18,8 +18,7 @@ A teacher's top words, completed by a tail (`SparseTarget`), are k more values o
 
     cpu       compiled loops                                    on a CPU
     triton    one program per row of logits                     on CUDA and ROCm, where Triton is installed
-    tensors   plain tensor code                                 everywhere else; class weights, parts of V; teachers
-                                                                where Triton would run
+    tensors   plain tensor code                                 everywhere else; class weights, parts of V
 
 `LIDSTONE_KERNELS=tensors`, or `with using("tensors")`, overrides the choice for every device.
 """
@@ -260,7 +259,7 @@ class Kernels(Protocol):
     def probabilities(
         self, ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
     ) -> Tensor:
-        """p~(id|h) of ids (positions, k), none negative; not in the kernels of Triton."""
+        """p~(id|h) of ids (positions, k), none negative."""
 
 
 def completed(

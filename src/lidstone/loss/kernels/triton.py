@@ -19,7 +19,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lidstone.loss.kernels.protocol import Coefficients, HistoryRows, PositionLosses, TableFacts, TableTensors
+from lidstone.loss.kernels.protocol import (
+    Coefficients,
+    HistoryRows,
+    PositionLosses,
+    SparseTarget,
+    TableFacts,
+    TableTensors,
+)
 from lidstone.loss.kernels.tensors import scatter as scatter
 
 BASE_AROUND_LOGITS = False
@@ -50,13 +57,15 @@ def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFact
 def losses(
     logits: Tensor,  # (batch, time, V) or (positions, V)
     labels: Tensor,  # (positions,), negative where ignored
-    plan: Coefficients | None,
+    plan: Coefficients | SparseTarget | None,
     rows: HistoryRows | None,
     table: TableTensors | None,
     facts: TableFacts,
     base_dots: Tensor | None = None,
 ) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
+    if isinstance(plan, SparseTarget):
+        return _taught(logits, labels, plan, table, facts)
     z = rows_of(logits.detach())
     total, nll, plus, minus = (z.new_empty(len(labels), dtype=torch.float32) for _ in range(4))
     saved = z.new_empty(3, len(labels), dtype=torch.float32)
@@ -71,10 +80,26 @@ def losses(
     return found
 
 
+def _taught(
+    logits: Tensor, labels: Tensor, target: SparseTarget, table: TableTensors | None, facts: TableFacts
+) -> PositionLosses:
+    """The losses with a teacher: of the tail, H(p~, q), by the program; of the k words, by a gather."""
+    row = None
+    if table is not None:  # with these strengths and coefficients `plus` is H(p~, q)
+        ones = torch.ones_like(target.tail)
+        table = table._replace(strengths=ones.new_tensor([1.0, 0.0]))
+        row = Coefficients(target.states, target.shifts, labels >= 0, ones, torch.zeros_like(ones))
+    _, nll, of_row, _, saved = losses(logits, labels, row, None, table, facts)
+    z = logits.detach().gather(-1, target.ids.view(*logits.shape[:-1], -1)).view_as(target.values).float()
+    logs = (z - (saved[0] + saved[1])[:, None]).clamp(min=torch.finfo(z.dtype).min)
+    cross = torch.where(target.tail > 0, target.tail * of_row, 0.0) - (target.values * logs).sum(-1)
+    return PositionLosses(target.total(nll, cross), nll, cross, cross - target.entropy, saved)
+
+
 def gradient(
     logits: Tensor,  # (batch, time, V) or (positions, V)
     labels: Tensor,
-    plan: Coefficients | None,
+    plan: Coefficients | SparseTarget | None,
     rows: HistoryRows | None,
     saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
     scale: Tensor,  # (positions,)
@@ -87,15 +112,31 @@ def gradient(
     """The gradient of scale * losses; see `Kernels.gradient`."""
     out = logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
     z, made = rows_of(logits.detach()), rows_of(out)
+    constants = launch(z.shape[2], plan if table else None, facts) | {"TAUGHT": isinstance(plan, SparseTarget)}
     if not len(labels):
         return out
     with on_device(z):
         gradient_program[(len(labels),)](
             z, made, labels, scale.contiguous(), *saved.contiguous().unbind(), z.shape[1],
-            *z.stride()[:2], *made.stride()[:2], z.shape[2],
-            *_coefficients(plan, z), *_arrays(table, z), **launch(z.shape[2], plan, facts),
+            *z.stride()[:2], *made.stride()[:2], z.shape[2], *_coefficients(plan, z), *_arrays(table, z),
+            *_named(plan, z), **constants,
         )  # fmt: skip
     return out if made.data_ptr() == out.data_ptr() else out.copy_(made.view_as(out))
+
+
+def probabilities(
+    ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
+) -> Tensor:
+    """p~(id|h) of ids (positions, k); see `Kernels.probabilities`."""
+    found = torch.empty(ids.shape, dtype=torch.float32, device=ids.device)
+    if found.numel():
+        with on_device(ids):
+            probabilities_program[(blocks(ids.numel(), POSITIONS_AT_ONCE),)](
+                ids.contiguous(), states, found, ids.numel(), ids.shape[1], table.first, table.words, table.suffixes,
+                table.rows, table.backoffs, table.base, facts.steps, ORDER=facts.order, BLOCK=POSITIONS_AT_ONCE,
+                num_warps=4, enable_fp_fusion=True,
+            )  # fmt: skip
+    return found
 
 
 def rows_of(logits: Tensor) -> Tensor:
@@ -127,12 +168,22 @@ def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
-def _coefficients(plan: Coefficients | None, like: Tensor) -> list[Tensor]:
-    """The tensors of a plan; without one they are not read."""
+def _coefficients(plan: Coefficients | SparseTarget | None, like: Tensor) -> list[Tensor]:
+    """The tensors of a plan; without one they are not read. Of a teacher: of row, softmax and label."""
     if plan is None:
         return [like] * 5
+    if isinstance(plan, SparseTarget):
+        mass, label, row = plan.coefficients()
+        return [plan.states, plan.shifts, row, mass, label]
     known, rest = plan.known.view(torch.uint8), (plan.z, plan.label_smoothed)
     return [each.contiguous() for each in (plan.states, plan.shifts, known, *rest)]
+
+
+def _named(plan: Coefficients | SparseTarget | None, like: Tensor) -> list[Any]:
+    """The words of a teacher, their share of the target, and how many; without one they are not read."""
+    if not isinstance(plan, SparseTarget):
+        return [like, like, 0]
+    return [plan.ids.contiguous(), plan.gamma[:, None] * plan.values, plan.ids.shape[1]]
 
 
 def _arrays(table: TableTensors | None, like: Tensor) -> list[Tensor]:
@@ -198,20 +249,42 @@ def plan_program(  # type: ignore[no-untyped-def]
         whole = whole & (z >= 0)
         z = tl.maximum(z, 0.0)
     else:
-        weight = tl.full((BLOCK,), 1.0, tl.float32)
-        node = state
-        for _ in tl.static_range(1, ORDER):
-            found = child_of(node, word, mask, first, words, steps)
-            smoothed += weight * tl.load(rows + found, mask=found >= 0, other=0.0)
-            weight *= tl.load(backoffs + node, mask=mask & (node >= 0), other=1.0)
-            node = tl.load(suffixes + node, mask=mask & (node >= 0), other=-1)
-        smoothed += weight * tl.load(base + word, mask=mask, other=0.0)
+        smoothed = probability_of(state, word, mask, first, words, suffixes, rows, backoffs, base, steps, ORDER)
         z = 1.0 - smoothed
     tl.store(out_state + t, state.to(tl.int64), mask=mask)
     tl.store(out_slot + t, shift, mask=mask)
     tl.store(out_known + t, whole.to(tl.uint8), mask=mask)
     tl.store(out_z + t, z, mask=mask)
     tl.store(out_smoothed + t, smoothed, mask=mask)
+
+
+@triton.jit
+def probability_of(  # type: ignore[no-untyped-def]
+    state, word, mask, first, words, suffixes, rows, backoffs, base, steps, ORDER: tl.constexpr
+):
+    """p~(word | state), each (BLOCK,): the rows of the state and its suffixes, then the base."""
+    total = tl.zeros(word.shape, tl.float32)
+    weight = tl.full(word.shape, 1.0, tl.float32)
+    for _ in tl.static_range(1, ORDER):
+        found = child_of(state, word, mask, first, words, steps)
+        total += weight * tl.load(rows + found, mask=found >= 0, other=0.0)
+        weight *= tl.load(backoffs + state, mask=mask & (state >= 0), other=1.0)
+        state = tl.load(suffixes + state, mask=mask & (state >= 0), other=-1)
+    return total + weight * tl.load(base + word, mask=mask, other=0.0)
+
+
+@triton.jit
+def probabilities_program(  # type: ignore[no-untyped-def]
+    ids, states, out, number, k, first, words, suffixes, rows, backoffs, base, steps,
+    ORDER: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """p~(id|h) of BLOCK ids (positions, k)."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = i < number
+    word = tl.load(ids + i, mask=mask, other=0).to(tl.int32)
+    state = tl.load(states + i // k, mask=mask, other=-1).to(tl.int32)
+    found = probability_of(state, word, mask, first, words, suffixes, rows, backoffs, base, steps, ORDER)
+    tl.store(out + i, found, mask=mask)
 
 
 @triton.jit
@@ -317,6 +390,7 @@ def gradient_program(  # type: ignore[no-untyped-def]
     time, batch_stride, time_stride, out_batch_stride, out_time_stride, vocab,
     states, slots, plan_known, plan_z, plan_smoothed,
     first, words, suffixes, rows, backoffs, base, plus_values, minus_values, dense_minus, strengths,
+    taught_ids, taught_values, k, TAUGHT: tl.constexpr,
     PLAIN: tl.constexpr, ORDER: tl.constexpr, NGRAM: tl.constexpr, BLOCK: tl.constexpr, LIST: tl.constexpr,
 ):  # fmt: skip
     """Scale times the gradient of one row's loss; `out` may be `logits` itself."""
@@ -330,7 +404,14 @@ def gradient_program(  # type: ignore[no-untyped-def]
     shift = tl.load(saved_shift + row)
     lse = tl.load(saved_lse + row)
     mass, gold, on_base, on_minus = factor, factor, 0.0, 0.0
-    if not PLAIN:
+    if TAUGHT:
+        g_plus = factor * tl.load(plan_known + row)
+        mass = factor * tl.load(plan_z + row)
+        gold = factor * tl.load(plan_smoothed + row)
+        on_minus = factor * 0.0
+        if not PLAIN:
+            on_base = tl.where(g_plus == 0.0, 0.0, g_plus * tl.load(saved_base_weight + row))
+    elif not PLAIN:
         known = tl.load(plan_known + row).to(tl.float32)
         g_plus = known * tl.load(strengths)
         on_minus = known * tl.load(strengths + 1)
@@ -385,5 +466,16 @@ def gradient_program(  # type: ignore[no-untyped-def]
                 tl.store(g + word, (before - share).to(out.dtype.element_ty), mask=inside)
             weight *= tl.load(backoffs + state, mask=state >= 0, other=1.0)
             state = tl.load(suffixes + state, mask=state >= 0, other=-1)
+    if TAUGHT:
+        tl.debug_barrier()
+        taught_ids += row.to(tl.int64) * k
+        taught_values += row.to(tl.int64) * k
+        for start in range(0, k, LIST):
+            place = start + tl.arange(0, LIST)
+            share = factor * tl.load(taught_values + place, mask=place < k, other=0.0)
+            word = tl.load(taught_ids + place, mask=share != 0.0, other=0)  # unused places have 0
+            at_label -= tl.sum(tl.where(word == label, share, 0.0), 0)
+            before = tl.load(g + word, mask=share != 0.0, other=0.0).to(tl.float32)
+            tl.store(g + word, (before - share).to(out.dtype.element_ty), mask=share != 0.0)
     tl.debug_barrier()
     tl.store(g + label, at_label.to(out.dtype.element_ty), mask=counted)  # by far the largest: rounded once
