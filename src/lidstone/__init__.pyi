@@ -3,6 +3,7 @@
 from lidstone.errors import LidstoneError as LidstoneError
 from lidstone.errors import SmoothingUndefined as SmoothingUndefined
 from lidstone.errors import VocabularyMismatch as VocabularyMismatch
+from lidstone.hf.automatic import smoothed_trainer as smoothed_trainer
 from lidstone.hf.hook import trainer_loss as trainer_loss
 from lidstone.hf.mixin import SmoothedLossMixin as SmoothedLossMixin
 from lidstone.hf.mixture import Mixture as Mixture
