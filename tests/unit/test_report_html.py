@@ -10,13 +10,12 @@ import runpy
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
-from xml.etree.ElementTree import tostring
 
 import pytest
 
 from lidstone.errors import FileFormatError
 from lidstone.lab.report import Report
-from lidstone.lab.report.figures import heat_maps, heat_picture
+from lidstone.lab.report.figures import drawing, heat_maps
 from lidstone.lab.report.page import explorer_data, page
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
@@ -135,7 +134,7 @@ def test_strengths_that_are_always_equal_make_one_line(tmp_path: Path) -> None:
     (line,) = heat_maps(Report.from_runs(tmp_path))
     assert line.is_line and line.minus == (0.1, 0.2, 0.4) and [len(row) for row in line.cells] == [3]
     assert line.strengths(*line.best) == "γ=0.1"
-    drawn = tostring(heat_picture(line, Report.from_runs(tmp_path).metric), encoding="unicode")
+    drawn = drawing("heat_map", line, Report.from_runs(tmp_path).metric)
     assert "γ₊" not in drawn and drawn.count('class="cell h') == 3
 
 

@@ -14,8 +14,7 @@ import pytest
 from lidstone.errors import InputError
 from lidstone.lab.report import Report, Run
 from lidstone.lab.report.comparisons import CompareRuns, compare_runs
-from lidstone.lab.report.drawing import style_of
-from lidstone.lab.report.figures import cost_points, curves, heat_maps
+from lidstone.lab.report.figures import cost_points, curves, heat_maps, style_of
 from lidstone.lab.report.tables import best_seed_table
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))

@@ -1,53 +1,149 @@
-"""The figures of a report, for the page and for files: what they show, and how it is drawn.
+"""The figures of a report, for the page and for files: what they show, on which scales, in which style.
 
 scores       every seed of every row, with mean and standard error
 curves       a metric along training, mean and range over seeds
 strengths    a validation metric over the strengths that were searched
 cost         training time against test score
+
+The template `assets/figures.jinja` draws them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from xml.etree.ElementTree import Element
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lidstone.lab.report.drawing import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Scale,
-    axes,
-    box,
-    draw,
-    mark,
-    padded,
-    picture,
-    polygon,
-    style_of,
-    text,
-    tick_text,
-)
+from lidstone.lab.report import render
 from lidstone.lab.report.labels import Label, brief
 from lidstone.lab.report.methods import Method, Metric, Setting, standard_error
-from lidstone.lab.report.render import number
 from lidstone.lab.report.tables import Row
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from lidstone.lab.report.report import Report
     from lidstone.lab.report.runs import Run
 
 SHOWN = 8
 """At most so many curves in one figure: the baselines and the best on validation."""
-STRIP = 240, 28
-"""Width and height of the drawing of one row's seeds."""
+LEFT, RIGHT, TOP, FLOOR = 64, 732, 10, 352
+"""The place of the axes in a drawing."""
+COLOURS = 7
+"""Okabe and Ito's colours without black and yellow, grey first: colour-blind readers can distinguish them."""
+DASHES = ("5 4", "", "8 3", "2 3", "9 3 2 3", "12 3", "4 2 1 2")
+MARKERS = {
+    "cross": "M-3.4-3.4L3.4 3.4M-3.4 3.4L3.4-3.4",
+    "circle": "M-3.5 0C-3.5-4.67 3.5-4.67 3.5 0C3.5 4.67-3.5 4.67-3.5 0Z",
+    "square": "M-3.2-3.2H3.2V3.2H-3.2Z",
+    "triangle": "M0-4.2L4 3H-4Z",
+    "diamond": "M0-4.6L4.6 0L0 4.6L-4.6 0Z",
+    "plus": "M-1.3-4H1.3V-1.3H4V1.3H1.3V4H-1.3V1.3H-4V-1.3H-1.3Z",
+    "down": "M0 4.2L4-3H-4Z",
+    "left": "M-4.2 0L3-4V4Z",
+    "right": "M4.2 0L-3-4V4Z",
+    "star": "M0-5L1.3-1.3L5 0L1.3 1.3L0 5L-1.3 1.3L-5 0L-1.3-1.3Z",
+    "bar": "M-1.2-4.6H1.2V4.6H-1.2Z",
+    "dash": "M-4.6-1.2H4.6V1.2H-4.6Z",
+}
+"""Markers of a series, as paths around the origin."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps `low..high` onto `start..end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The position of a value; values outside the axis are extrapolated.
+
+        >>> Scale(0, 10, 100, 200)(5), Scale(1, 100, 0, 10, log=True)(10)
+        (150.0, 5.0)
+        """
+        low, high, at = (math.log(max(v, 1e-300)) if self.log else v for v in (self.low, self.high, value))
+        share = (at - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, count: int = 5) -> list[float]:
+        """Round numbers along the axis.
+
+        >>> Scale(0, 10, 0, 1).ticks(), Scale(90, 1100, 0, 1, log=True).ticks()
+        ([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], [100, 200, 500, 1000])
+        """
+        return _log_ticks(self.low, self.high, count) if self.log else _linear_ticks(self.low, self.high, count)
+
+
+def padded(values: list[float], start: float, end: float, *, log: bool = False, pad: float = 0.06) -> Scale:
+    """A scale that holds all values with some room on both sides."""
+    low, high = min(values), max(values)
+    if log and low > 0:
+        room = (high / low) ** pad if high > low else 1.05
+        return Scale(low / room, high * room, start, end, log=True)
+    room = (high - low) * pad or abs(high) * pad or 1.0
+    return Scale(low - room, high + room, start, end)
+
+
+def tick_text(value: float) -> str:
+    """A tick label in the shortest form.
+
+    >>> [tick_text(v) for v in (0.0, 0.25, 1500.0, 2_000_000.0)]
+    ['0', '0.25', '1,500', '2,000,000']
+    """
+    return f"{value:,.0f}" if value == int(value) else f"{value:.6g}"
+
+
+def style_of(style: int) -> tuple[int, str, str]:
+    """Colour, dash pattern and marker of a style; colour and marker together are distinct for 67 styles.
+
+    >>> style_of(1), style_of(7)
+    ((1, '', 'circle'), (1, '8 3', 'square'))
+    >>> len({(style_of(style)[0], style_of(style)[2]) for style in range(67)})
+    67
+    """
+    markers = tuple(MARKERS)
+    if style == 0:
+        return 0, DASHES[0], markers[0]
+    cycle, colour = divmod(style - 1, COLOURS - 1)
+    dash, marker = (1 + (colour + cycle) % (len(looks) - 1) for looks in (DASHES, markers))
+    return 1 + colour, DASHES[dash], markers[marker]
+
+
+def coordinate(value: float) -> str:
+    """A coordinate with at most two decimals.
+
+    >>> coordinate(3), coordinate(2.50), coordinate(1 / 3)
+    ('3', '2.5', '0.33')
+    """
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def box(x: float, y: float, width: float, height: float, corner: float) -> str:
+    """The path of a rectangle with rounded corners.
+
+    >>> box(1, 1, 6, 4, corner=1)[:28]
+    'M2 1h4a1 1 0 0 1 1 1v2a1 1 0'
+    """
+    left, top, w, h, r = map(coordinate, (x + corner, y, width - 2 * corner, height - 2 * corner, corner))
+    turn = f"a{r} {r} 0 0 1 "
+    return f"M{left} {top}h{w}{turn}{r} {r}v{h}{turn}-{r} {r}h-{w}{turn}-{r}-{r}v-{h}{turn}{r}-{r}Z"
+
+
+def polygon(points: Iterable[tuple[float, float]], *, closed: bool = False) -> str:
+    """The path through points.
+
+    >>> polygon([(0, 1), (2.25, 3)], closed=True)
+    'M0.0 1.0L2.2 3.0Z'
+    """
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + ("Z" if closed else "")
 
 
 @dataclass(frozen=True)
@@ -62,6 +158,10 @@ class Curve:
     low: tuple[float, ...]
     high: tuple[float, ...]
     seeds: int
+
+    def points(self, values: Sequence[float], x: Scale, y: Scale) -> list[tuple[float, float]]:
+        """Where some of its values are drawn."""
+        return [(x(step), y(value)) for step, value in zip(self.x, values, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -88,6 +188,11 @@ class HeatMap:
         """The strengths of a cell, in words."""
         minus = brief(self.minus[column])
         return f"γ={minus}" if self.is_line else f"γ₊={brief(self.plus[row])}, γ₋={minus}"
+
+    def shade(self, value: float, metric: Metric) -> int:
+        """The step of the colour of a cell, 10 for the best value."""
+        values = [v for row in self.cells for v in row if v is not None]
+        return round(Scale(min(values), max(values), *((10, 0) if metric.lower_is_better else (0, 10)))(value))
 
 
 @dataclass(frozen=True)
@@ -131,13 +236,6 @@ def curves(report: Report, field: str, points: int = 60) -> list[Curve]:
     return [curve for curve in made if curve is not None]
 
 
-def _settled_values(curves: Sequence[Curve]) -> list[float]:
-    """The values that set a figure's scale, without the steep fall of the first steps."""
-    steps = [x for c in curves for x in c.x]
-    start = min(steps) + 0.15 * (max(steps) - min(steps))
-    return [v for c in curves for x, *pair in zip(c.x, c.low, c.high, strict=True) if x >= start for v in pair]
-
-
 def heat_maps(report: Report) -> list[HeatMap]:
     """One map for each method whose strengths were searched: in both directions, or along one gamma."""
     made = (_heat_map(method, report.chosen_by) for method in report.methods)
@@ -159,127 +257,49 @@ def cost_points(report: Report) -> list[CostPoint]:
     return points
 
 
-def strip(row: Row, scale: Scale, baseline: float | None) -> list[Element]:
-    """The seeds of a row as dots, mean and standard error as a bar, the baseline's mean as a line."""
-    middle = STRIP[1] / 2
-    parts = [mark("circle", scale(v), middle, 0.85, "seed") for v in row.values if math.isfinite(v)]
-    if baseline is not None:
-        parts.insert(0, draw("path", d=f"M{scale(baseline):.1f} 0V{STRIP[1]}", class_="reference"))
-    if math.isfinite(row.value):
-        error = row.error if math.isfinite(row.error) else 0.0
-        reach = f"M{scale(row.value - error):.1f} {middle}H{scale(row.value + error):.1f}"
-        parts.append(draw("path", d=reach, class_="reach"))
-        parts.append(draw("path", d=f"M{scale(row.value):.1f} 7V21", class_="mean"))
-    return parts
+def strip_scale(rows: Sequence[Row], start: float, end: float) -> Scale:
+    """The scale of the seeds of all rows."""
+    return padded([v for row in rows for v in row.values if math.isfinite(v)] or [0.0], start, end)
 
 
-def strip_picture(row: Row, scale: Scale, baseline: float | None, style: int) -> Element:
-    """The seeds of one row, for a table."""
-    title = f"{row.label.text()}: seeds {', '.join(number(v) for v in row.values)}"
-    width, height = STRIP
-    kind = f"strip c{style_of(style)[0]}"
-    return picture(title, *strip(row, scale, baseline), width=width, height=height, kind=kind)
+def _curve_scales(curves: Sequence[Curve], log: bool) -> tuple[Scale, Scale]:
+    steps = [x for c in curves for x in c.x]
+    return Scale(min(steps), max(steps), LEFT, RIGHT), padded(_settled_values(curves), FLOOR, TOP, log=log)
 
 
-def strip_axis(scale: Scale) -> Element:
-    """The scale that all strips share, for the head of their column."""
-    ticks = [text(scale(tick), 11, tick_text(tick)) for tick in scale.ticks(4)]
-    return draw("svg", *ticks, viewBox=f"0 0 {STRIP[0]} 14", class_="strip-axis", aria_hidden="true")
-
-
-def curve_picture(curves: Sequence[Curve], name: str, *, log: bool) -> Element:
-    """Means over seeds as lines, their range as bands."""
-    steps, floor = [x for c in curves for x in c.x], HEIGHT - BOTTOM
-    x = Scale(min(steps), max(steps), LEFT, WIDTH - RIGHT)
-    y = padded(_settled_values(curves), floor, TOP, log=log)
-    title = f"{name} along training, mean and range over seeds, of " + ", ".join(c.label.text() for c in curves)
-    clip = f"window-{name.lower().replace(' ', '-')}"
-    corners = polygon([(LEFT, 0), (WIDTH, 0), (WIDTH, floor), (LEFT, floor)], closed=True)
-    window = draw("clipPath", draw("path", d=corners), id=clip)
-    lines = draw("g", window, *(_draw_curve(c, x, y) for c in curves), clip_path=f"url(#{clip})")
-    return picture(title, axes(x, y, "training step", name), lines, kind="chart")
-
-
-def heat_picture(heat: HeatMap, metric: Metric) -> Element:
-    """A validation metric over both strengths, a stronger colour is better, the best cell framed."""
-    width, height, left, top = 62, 37.2, 12 if heat.is_line else 92, 12
-    floor = top + len(heat.cells) * height
-    values = [v for row in heat.cells for v in row if v is not None]
-    levels = (10, 0) if metric.lower_is_better else (0, 10)
-    level = Scale(min(values), max(values), *levels)
-    parts = [
-        _draw_cell(heat, metric, level, i, j, left + j * width + 1, floor - (i + 1) * height + 1)
-        for i in range(len(heat.cells))
-        for j in range(len(heat.minus))
-    ]
-    parts += [text(left - 10, floor - (i + 0.4) * height, brief(v), anchor="end") for i, v in enumerate(heat.plus)]
-    parts += [text(left + (j + 0.5) * width, floor + 18, brief(v)) for j, v in enumerate(heat.minus)]
-    right = left + len(heat.minus) * width
-    parts.append(text((left + right) / 2, floor + 38, "γ" if heat.is_line else "γ₋", "axis-name"))
-    if not heat.is_line:
-        parts.append(text(16, (top + floor) / 2, "γ₊", "axis-name"))
-    over = "the strength" if heat.is_line else "both strengths"
-    title = f"{metric.name} on validation of {heat.label.long} over {over}; best at {heat.strengths(*heat.best)}"
-    return picture(title, *parts, width=right + 12, height=round(floor + 46), kind="heat")
-
-
-def cost_picture(points: Sequence[CostPoint], metric: Metric) -> Element:
-    """Training time against test score."""
+def _cost_scales(points: Sequence[CostPoint]) -> tuple[Scale, Scale]:
     reach = [v for p in points for v in (p.score - p.error, p.score + p.error)]
-    x = padded([p.seconds for p in points], LEFT, WIDTH - RIGHT, pad=0.12)
-    y = padded(reach, HEIGHT - BOTTOM, TOP, pad=0.12)
-    listed = "; ".join(f"{p.label.text()} {p.seconds:.0f} s, {number(p.score)}" for p in points)
-    title = f"Training time against {metric.name}: {listed}"
-    frame = axes(x, y, "training time, seconds", metric.name)
-    return picture(title, frame, *(_draw_cost(p, x, y) for p in points), kind="chart")
+    return padded([p.seconds for p in points], LEFT, RIGHT, pad=0.12), padded(reach, FLOOR, TOP, pad=0.12)
 
 
-def _draw_curve(curve: Curve, x: Scale, y: Scale) -> Element:
-    colour, dash, marker = style_of(curve.style)
-    upper, lower, line = (
-        [(x(step), y(v)) for step, v in zip(curve.x, values, strict=True)]
-        for values in (curve.high, curve.low, curve.mean)
-    )
-    every = max(1, len(line) // 7)
-    band = draw("path", d=polygon([*upper, *reversed(lower)], closed=True), class_="band")
-    return draw(
-        "g",
-        draw("title", f"{curve.label.text()}, {curve.seeds} seeds, last {number(curve.mean[-1])}"),
-        band if curve.seeds > 1 else None,
-        draw("path", d=polygon(line), class_="line", stroke_dasharray=dash or None),
-        *(mark(marker, *at) for at in line[curve.style % every :: every]),
-        class_=f"series c{colour}",
-        data_series=curve.key,
-    )
+@cache
+def templates() -> Environment:
+    """The templates of the page and of the figures; they escape everything that is not markup."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("lidstone.lab.report", "assets")
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader)
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    made.filters |= {"is_finite": math.isfinite, "number": render.number}
+    made.filters |= {function.__name__: function for function in (brief, coordinate, polygon)}
+    words = (render.direction_text, render.mixed_cell, render.ngram_value, render.number, render.p_text,
+             render.score_heads, style_of, tick_text, box, strip_scale)  # fmt: skip
+    made.globals |= {function.__name__: function for function in words}
+    places = {"LEFT": LEFT, "RIGHT": RIGHT, "TOP": TOP, "FLOOR": FLOOR}
+    made.globals |= {"MARKERS": MARKERS, "curve_scales": _curve_scales, "cost_scales": _cost_scales, **places}
+    return made
 
 
-def _draw_cell(heat: HeatMap, metric: Metric, level: Scale, i: int, j: int, x: float, y: float) -> Element:
-    value, (width, height) = heat.cells[i][j], (60, 35.2)
-    outline = box(x, y, width, height, 3)
-    if value is None:
-        return draw("path", d=outline, class_="no-run")
-    return draw(
-        "g",
-        draw("title", f"{heat.strengths(i, j)}: {metric.name} {number(value)}"),
-        draw("path", d=outline),
-        text(x + width / 2, y + height / 2 + 4, number(value), "cell-value"),
-        class_=f"cell h{round(level(value))}" + (" best" if (i, j) == heat.best else ""),
-    )
+def drawing(name: str, *values: Any, **options: Any) -> str:
+    """A figure as SVG: the macro of this name in the template."""
+    return str(getattr(templates().get_template("figures.jinja").module, name)(*values, **options))
 
 
-def _draw_cost(point: CostPoint, x: Scale, y: Scale) -> Element:
-    colour, _, marker = style_of(point.style)
-    at, up, down = x(point.seconds), y(point.score + point.error), y(point.score - point.error)
-    side, anchor = (-12, "end") if at > WIDTH - 170 else (12, "start")
-    return draw(
-        "g",
-        draw("title", f"{point.label.text()}: {point.seconds:.0f} s, {number(point.score)} ± {number(point.error)}"),
-        draw("path", d=f"M{at:.1f} {up:.1f}V{down:.1f}", class_="reach"),
-        mark(marker, at, y(point.score), 1.5),
-        text(at + side, y(point.score) + 4, point.label.short, "point-name", anchor),
-        class_=f"series c{colour}",
-        data_series=point.key,
-    )
+def _settled_values(curves: Sequence[Curve]) -> list[float]:
+    """The values that set a figure's scale, without the steep fall of the first steps."""
+    steps = [x for c in curves for x in c.x]
+    start = min(steps) + 0.15 * (max(steps) - min(steps))
+    return [v for c in curves for x, *pair in zip(c.x, c.low, c.high, strict=True) if x >= start for v in pair]
 
 
 def _curve(method: Method, style: int, field: str, points: int) -> Curve | None:
@@ -339,3 +359,20 @@ def _strengths(setting: Setting) -> tuple[float, float] | None:
 
 def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _linear_ticks(low: float, high: float, count: int) -> list[float]:
+    rough = (high - low) / max(count, 1)
+    if rough <= 0 or not math.isfinite(rough):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _log_ticks(low: float, high: float, count: int) -> list[float]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [m * 10**p if p >= 0 else m / 10**-p for p in powers for m in (1, 2, 5)]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    return inside if len(inside) >= 3 else _linear_ticks(low, high, count)

@@ -86,6 +86,8 @@ class Label:
         """
         return f"{self.short} ({self.details})" if self.parameters else self.short
 
+    __str__ = text
+
     def latex(self) -> str:
         r"""LaTeX for a row of a table.
 

@@ -13,11 +13,9 @@ import math
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-from xml.etree.ElementTree import Element, tostring
 
 from lidstone.errors import FileFormatError
 from lidstone.lab.report import figures, render
-from lidstone.lab.report.drawing import padded, style_of, swatch
 from lidstone.lab.report.labels import LONG, parameter_pairs
 
 if TYPE_CHECKING:
@@ -30,21 +28,13 @@ COLUMNS = ("p", "smoothed", "plus", "minus")
 
 def page(report: Report) -> str:
     """The whole page as a string."""
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    def svg(drawing: Element) -> Markup:
-        return Markup(tostring(drawing, encoding="unicode"))
-
     style, script = _asset("report.css"), _asset("report.js")
-    jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    jinja.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    words = (render.direction_text, render.mixed_cell, render.ngram_value, render.number, render.p_text,
-             render.score_heads, style_of, swatch, svg)  # fmt: skip
-    jinja.globals |= {function.__name__: function for function in words}
-    jinja.globals |= {"effect": _effect, "p_value": _p_value}
-    return jinja.from_string(_asset("page.html")).render(
-        _content(report), style=Markup(style), script=Markup(script), policy=_policy(style, script)
+    return (
+        figures.templates()
+        .get_template("page.html")
+        .render(_content(report), style=Markup(style), script=Markup(script), policy=_policy(style, script))
     )
 
 
@@ -95,8 +85,7 @@ def _share(value: Any) -> float:
 
 def _content(report: Report) -> dict[str, Any]:
     """What the template shows."""
-    table, style, run = report.table(), figures.styles(report), report.runs[0]
-    scale = padded([v for row in table.rows for v in row.values if math.isfinite(v)], 6, 234)
+    table, run = report.table(), report.runs[0]
     base = next((row.value for row in table.rows if row.key == report.baselines[0] and math.isfinite(row.value)), None)
     corpus = run.signature.get("corpus") or {}
     content = {
@@ -105,11 +94,14 @@ def _content(report: Report) -> dict[str, Any]:
         "names": {m.key: m.key.replace(m.name, m.label.long, 1) for m in report.methods},
         "table": table,
         "best": report.best_seed_table(),
-        "seed_axis": figures.strip_axis(scale),
-        "strips": {row.key: figures.strip_picture(row, scale, base, style[row.key]) for row in table.rows},
+        "effect": _effect,
+        "p_value": _p_value,
+        "styles": figures.styles(report),
+        "seed_scale": figures.strip_scale(table.rows, 6, 234),
+        "base": base,
         "curves": list(_curves(report)),
-        "maps": [(heat.label.long, figures.heat_picture(heat, report.chosen_by)) for heat in figures.heat_maps(report)],
-        "cost": figures.cost_picture(points, report.metric) if (points := figures.cost_points(report)) else None,
+        "maps": figures.heat_maps(report),
+        "cost": figures.cost_points(report),
         "explorer": explorer_data(report.explorer, str(run.signature.get("vocabulary"))),
         "signatures": list(dict.fromkeys(str(c["signature"]) for c in report.comparisons if c.get("signature"))),
         "settings": list(_settings(report))[:MOST_SETTINGS],
@@ -126,7 +118,7 @@ def _content(report: Report) -> dict[str, Any]:
         "best-seeds": ("Best seeds", True),
         "curves": ("Learning curves", content["curves"]),
         "strengths": ("Strengths", content["maps"]),
-        "cost": ("Cost and quality", content["cost"] is not None),
+        "cost": ("Cost and quality", content["cost"]),
         "explorer": ("Explorer", content["explorer"]),
         "tests": ("Tests", report.comparisons),
         "details": ("Details", True),
@@ -134,13 +126,12 @@ def _content(report: Report) -> dict[str, Any]:
     return content | {"sections": {key: name for key, (name, shown) in sections.items() if shown}}
 
 
-def _curves(report: Report) -> Iterator[tuple[str, str, bool, list[figures.Curve], Element]]:
-    """The metric on validation and the training loss: name, split, whether the axis is logarithmic, curves, drawing."""
+def _curves(report: Report) -> Iterator[tuple[str, str, bool, list[figures.Curve]]]:
+    """The metric on validation and the training loss: name, split, whether the axis is logarithmic, curves."""
     for field, where in ((figures.curve_field(report), "on validation"), ("train_loss", "in training")):
         if lines := figures.curves(report, field):
             name = "Loss" if field.endswith("loss") else report.metric.name
-            log = "perplexity" in field
-            yield name, where, log, lines, figures.curve_picture(lines, name, log=log)
+            yield name, where, "perplexity" in field, lines
 
 
 def _settings(report: Report) -> Iterator[tuple[str, str, list[str]]]:
@@ -176,6 +167,6 @@ def _policy(style: str, script: str) -> str:
 
 def _asset(name: str) -> str:
     text = (resources.files("lidstone.lab.report") / "assets" / name).read_text(encoding="utf-8")
-    if "</" in text and not name.endswith("html"):
+    if "</" in text:
         raise AssertionError(f"{name} must not contain '</': it would end its element")
     return text

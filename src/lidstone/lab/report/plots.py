@@ -15,12 +15,11 @@ from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from xml.etree.ElementTree import Element, tostring
+from xml.etree.ElementTree import Element, fromstring, tostring
 
 from lidstone.errors import LidstoneError
 from lidstone.files import atomic_write
 from lidstone.lab.report import figures
-from lidstone.lab.report.drawing import HEIGHT, WIDTH, draw, padded, picture, style_of, swatch, text, tick_text
 
 if TYPE_CHECKING:
     from lidstone.lab.report.report import Report
@@ -31,8 +30,6 @@ PAINT = {"fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-
 """The properties of the style sheet that are applied; SVG has attributes of the same names."""
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 """Characters that a name may have and XML may not."""
-LETTER = 7.0
-"""About the width of a letter."""
 
 
 def write_plots(report: Report, folder: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
@@ -43,7 +40,8 @@ def write_plots(report: Report, folder: Path, formats: Sequence[str] = ("png", "
         hint = "choose another folder"
         raise LidstoneError(f"cannot create the folder {folder}: {error.strerror}", hint=hint) from error
     written = []
-    for name, drawing in _figures(report):
+    for name, drawn in _figures(report):
+        drawing = fromstring(NOT_XML.sub(" ", drawn))
         _apply_style(drawing)
         for kind in formats:
             written.append(folder / f"{name}.{kind}")
@@ -61,61 +59,25 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:60] or "method"
 
 
-def _figures(report: Report) -> Iterator[tuple[str, Element]]:
+def _figures(report: Report) -> Iterator[tuple[str, str]]:
     """Names and drawings; what the page says beside a drawing, in a table or caption, is drawn here."""
-    yield "scores", _scores(report)
+    rows = [row for row in report.table().rows if math.isfinite(row.value)]
+    base = next((row.value for row in rows if row.key == report.baselines[0]), None)
+    metric = f"{report.metric.name} {report.metric.arrow}"
+    yield "scores", figures.drawing("score_chart", rows, base, figures.styles(report), metric)
     for field in dict.fromkeys((figures.curve_field(report), "train_loss")):
         if lines := figures.curves(report, field, points=200):
-            drawing = figures.curve_picture(lines, field.replace("_", " "), log="perplexity" in field)
-            yield f"curves-{field.replace('_', '-')}", _with_legend(drawing, lines)
+            shown = field.replace("_", " "), "perplexity" in field
+            yield f"curves-{field.replace('_', '-')}", figures.drawing("curve_chart", lines, *shown, legend=True)
     names: list[str] = []
     for heat in figures.heat_maps(report):
         names.append(file_name(heat.key))
         again = names.count(names[-1])  # what differs between two names may not be safe in a file name
-        title = f"{_shortened(heat.label.long, 32)}: {report.chosen_by.name} on validation"
-        drawing = _with_title(figures.heat_picture(heat, report.chosen_by), title)
-        yield f"strengths-{names[-1]}" + (f"-{again}" if again > 1 else ""), drawing
+        name = heat.label.long if len(heat.label.long) <= 32 else heat.label.long[:31] + "…"
+        drawn = figures.drawing("heat_map", heat, report.chosen_by, f"{name}: {report.chosen_by.name} on validation")
+        yield f"strengths-{names[-1]}" + (f"-{again}" if again > 1 else ""), drawn
     if points := figures.cost_points(report):
-        yield "cost", figures.cost_picture(points, report.metric)
-
-
-def _scores(report: Report) -> Element:
-    """The rows of the main table: names, strips and their axis."""
-    rows, style, (width, height) = report.table().rows, figures.styles(report), figures.STRIP
-    rows = tuple(row for row in rows if math.isfinite(row.value))
-    names = [_shortened(row.label.text()) for row in rows]
-    left, floor = LETTER * max(map(len, names), default=0) + 20, height * len(rows) + 6
-    scale = padded([v for row in rows for v in row.values if math.isfinite(v)] or [0.0], left, left + 1.5 * width)
-    base = next((row.value for row in rows if row.key == report.baselines[0]), None)
-    parts = [draw("path", d="".join(f"M{scale(t):.1f} 0V{floor}" for t in scale.ticks()), class_="grid")]
-    for place, (row, name) in enumerate(zip(rows, names, strict=True)):
-        at, kind = f"translate(0 {place * height})", f"strip c{style_of(style[row.key])[0]}"
-        parts.append(draw("g", *figures.strip(row, scale, base), transform=at, class_=kind))
-        parts.append(text(left - 10, place * height + 18, name, "point-name", "end"))
-    parts += [text(scale(tick), floor + 14, tick_text(tick)) for tick in scale.ticks()]
-    metric = f"{report.metric.name} {report.metric.arrow}"
-    parts.append(text(left + 0.75 * width, floor + 34, metric, "axis-name"))
-    return picture(f"{metric} of every seed", *parts, width=left + 1.5 * width + 8, height=floor + 42, kind="chart")
-
-
-def _with_legend(drawing: Element, lines: Sequence[figures.Curve]) -> Element:
-    names = [_shortened(line.label.text()) for line in lines]
-    for place, (line, name) in enumerate(zip(lines, names, strict=True)):
-        at, kind = f"translate({WIDTH} {20 * place})", f"c{style_of(line.style)[0]}"
-        drawing.append(draw("g", *swatch(line.style), text(42, 12, name, anchor="start"), transform=at, class_=kind))
-    drawing.set("viewBox", f"0 0 {WIDTH + 54 + LETTER * max(map(len, names)):.0f} {max(HEIGHT, 20 * len(lines))}")
-    return drawing
-
-
-def _with_title(drawing: Element, title: str) -> Element:
-    _, _, width, height = map(float, drawing.attrib["viewBox"].split())
-    drawing.append(text(8, -8, title, "point-name", "start"))
-    drawing.set("viewBox", f"0 -26 {max(width, 1.2 * LETTER * len(title) + 16):.0f} {height + 26:.0f}")
-    return drawing
-
-
-def _shortened(text: str, most: int = 64) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+        yield "cost", figures.drawing("cost_chart", points, report.metric)
 
 
 @cache
@@ -159,7 +121,7 @@ def _save(drawing: Element, path: Path, kind: str) -> None:
     if kind == "svg":
         size = {"xmlns": "http://www.w3.org/2000/svg", "width": f"{width:.0f}", "height": f"{height:.0f}"}
         drawing.attrib |= size | {"font-family": "sans-serif"}
-        path.write_text(NOT_XML.sub(" ", tostring(drawing, encoding="unicode")), encoding="utf-8")
+        path.write_text(tostring(drawing, encoding="unicode"), encoding="utf-8")
         return
     from matplotlib import rc_context
     from matplotlib.figure import Figure
