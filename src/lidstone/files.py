@@ -6,6 +6,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import platform
 import shutil
@@ -140,6 +141,19 @@ def parse_json(data: bytes | str) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value
+
+
+def jsonable(value: Any) -> Any:
+    """The value for strict JSON: tuples as lists, keys as text, None for NaN and infinity.
+
+    >>> jsonable({"a": (1.0, float("nan"))})
+    {'a': [1.0, None]}
+    """
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    return [jsonable(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _whole_number(digits: str) -> int:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from lidstone.files import jsonable
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -31,10 +32,10 @@ def say(message: str) -> None:
 def print_json(value: Any) -> None:
     """One line of JSON on stdout; NaN and infinity become null.
 
-    >>> print_json({"perplexity": math.inf, "tokens": 3})
+    >>> print_json({"perplexity": float("inf"), "tokens": 3})
     {"perplexity": null, "tokens": 3}
     """
-    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+    print(json.dumps(jsonable(value), ensure_ascii=False, allow_nan=False))
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -112,14 +113,6 @@ def brief(value: Any) -> str:
         nested = any(isinstance(item, (list, tuple)) for item in value)
         return (";" if nested else ",").join(map(brief, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError
+from lidstone.files import jsonable
 from lidstone.lab.evaluation.effect import Effect, checked, mean_difference, paired_difference
 
 LEVEL = 0.05
@@ -68,13 +69,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and for reports; not-a-number becomes None."""
-        plain = asdict(self) | {
-            "signature": self.signature,
-            "n": list(self.n),
-            "warnings": list(self.warnings),
-        }
-        plain["effect"] = {key: _plain(value) for key, value in plain["effect"].items()}
-        return {key: _plain(value) for key, value in plain.items()}
+        return dict(jsonable(asdict(self) | {"signature": self.signature}))
 
 
 def rank_sum(
@@ -233,10 +228,6 @@ def same_length(system: str, n: int, baseline: str, m: int) -> None:
             f"a paired test needs the same sentences: {system} has {n}, {baseline} has {m}",
             hint="score both systems on the same test set",
         )
-
-
-def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain_float(value: Any) -> float | None:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lidstone.lab.evaluation.effect import standard_error
 from lidstone.lab.report import render
 from lidstone.lab.report.labels import Label, brief
-from lidstone.lab.report.methods import Method, Metric, Setting, standard_error
+from lidstone.lab.report.methods import Method, Metric, Setting
 from lidstone.lab.report.tables import Row
 
 if TYPE_CHECKING:

@@ -12,26 +12,29 @@ from typing import Any
 
 from lidstone.lab.methods import METHODS
 
-SHORT = {kind.replace("_", "-"): label.short for kind, label in METHODS.items()} | {
-    "add-lambda": "add-λ",
-    "good-turing": "GT",
-    "jelinek-mercer": "JM",
-    "katz": "Katz",
-    "kneser-essen-ney": "KEN",
-    "modified-kneser-ney": "MKN",
-    "witten-bell": "WB",
-    "absolute-discounting": "AD",
+SMOOTHERS = {
+    "add-lambda": ("add-λ", "Add-λ"),
+    "good-turing": ("GT", "Good–Turing"),
+    "jelinek-mercer": ("JM", "Jelinek–Mercer"),
+    "katz": ("Katz", "Katz"),
+    "kneser-essen-ney": ("KEN", "Kneser–Essen–Ney"),
+    "modified-kneser-ney": ("MKN", "Modified Kneser–Ney"),
+    "witten-bell": ("WB", "Witten–Bell"),
+    "absolute-discounting": ("AD", "Absolute discounting"),
 }
-LONG = {kind.replace("_", "-"): label.long for kind, label in METHODS.items()} | {
-    "add-lambda": "Add-λ",
-    "good-turing": "Good–Turing",
-    "jelinek-mercer": "Jelinek–Mercer",
-    "katz": "Katz",
-    "kneser-essen-ney": "Kneser–Essen–Ney",
-    "modified-kneser-ney": "Modified Kneser–Ney",
-    "witten-bell": "Witten–Bell",
-    "absolute-discounting": "Absolute discounting",
-}
+"""The paper's abbreviations and the names in full."""
+NAMES = {kind.replace("_", "-"): (label.short, label.long) for kind, label in METHODS.items()} | SMOOTHERS
+
+
+def names_of(name: str) -> tuple[str, str]:
+    """The short and the long form of a method's name; a name of the user's own stays as it is.
+
+    >>> names_of("jelinek-mercer"), names_of("mine")
+    (('JM', 'Jelinek–Mercer'), ('mine', 'mine'))
+    """
+    return NAMES.get(name.replace("_", "-"), (name, name))
+
+
 SYMBOLS = {
     "gamma_plus": "γ₊",
     "gamma_minus": "γ₋",
@@ -65,13 +68,13 @@ class Label:
 
     @property
     def short(self) -> str:
-        """The paper's abbreviation, e.g. `JM`; a name of the user's own stays as it is."""
-        return SHORT.get(self.name.replace("_", "-"), self.name)
+        """The paper's abbreviation, e.g. `JM`."""
+        return names_of(self.name)[0]
 
     @property
     def long(self) -> str:
         """The name in full, e.g. `Jelinek–Mercer`."""
-        return LONG.get(self.name.replace("_", "-"), self.name)
+        return names_of(self.name)[1]
 
     @property
     def details(self) -> str:

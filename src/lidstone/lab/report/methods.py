@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.lab.methods import METHODS
-from lidstone.lab.report.labels import Label, brief, parameter_pairs
+from lidstone.lab.report.labels import NAMES, Label, brief, parameter_pairs
 from lidstone.lab.report.runs import NOISE, SHORTCOMINGS, STRENGTHS, Run, setting_of
 
 VARIANTS = ("order", "form", "empirical", "schedule")
@@ -36,9 +35,7 @@ class Metric:
 
     def better(self, a: float, b: float) -> bool:
         """Whether `a` is better than `b`; every number is better than NaN."""
-        if not math.isfinite(a) or not math.isfinite(b):
-            return math.isfinite(a)
-        return a < b if self.lower_is_better else a > b
+        return self.order(a) < self.order(b)
 
     def tells(self, value: float) -> bool:
         """Whether a score tells anything: it is a number, and not a BLEU that is noise."""
@@ -109,15 +106,6 @@ class Method:
     def name(self) -> str:
         """The bare name of the method."""
         return self.label.name
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """The standard error of the mean; NaN for a single value.
-
-    >>> round(standard_error([1.0, 2.0, 4.0]), 4)
-    0.8819
-    """
-    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
 def metric_for(runs: Sequence[Run], name: str | None = None) -> Metric:
@@ -274,7 +262,7 @@ def _key(run: Run, varying: tuple[str, ...]) -> str:
 
 
 def _place(name: str) -> int:
-    smoothers = ("add-lambda", "good-turing", "jelinek-mercer", "katz", "kneser-essen-ney")
-    order = [*(kind.replace("_", "-") for kind in METHODS), *smoothers]
+    """The place in tables: as in the paper, up to its last smoother; others have one place, and are sorted by name."""
+    paper = list(NAMES)[: list(NAMES).index("kneser-essen-ney") + 1]
     plain = name.replace("_", "-")
-    return order.index(plain) if plain in order else len(order)
+    return paper.index(plain) if plain in paper else len(paper)

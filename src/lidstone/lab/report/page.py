@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lidstone.errors import FileFormatError
 from lidstone.lab.report import figures, render
-from lidstone.lab.report.labels import LONG, parameter_pairs
+from lidstone.lab.report.labels import names_of, parameter_pairs
 
 if TYPE_CHECKING:
     from lidstone.lab.report.report import Report
@@ -58,7 +58,7 @@ def explorer_data(explorer: Mapping[str, Any] | None, vocabulary: str = "") -> d
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileFormatError(f"explorer.json is damaged: {error!r}", hint="write it again, or remove it") from error
     names = dict.fromkeys(name for history in histories for name in history["smoothers"])
-    return {"names": {name: LONG.get(name, name) for name in names}, "histories": histories}
+    return {"names": {name: names_of(name)[1] for name in names}, "histories": histories}
 
 
 def _history(entry: Mapping[str, Any]) -> dict[str, Any]:

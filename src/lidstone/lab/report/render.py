@@ -7,59 +7,101 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from lidstone.lab.report.labels import latex_escape
+from lidstone.files import jsonable
+from lidstone.lab.report.labels import Label, latex_escape
 from lidstone.lab.report.runs import NOISE
 from lidstone.lab.report.tables import NgramBaseline, Row, Table
 
 
+def markdown_escape(text: str) -> str:
+    r"""Text escaped for Markdown.
+
+    >>> print(markdown_escape("a|b *c* <script>"))
+    a\|b \*c\* &lt;script&gt;
+    """
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    return re.sub(r"([\\`*_\[\]|~$!])", r"\\\1", escaped)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a format writes the parts of a table."""
+
+    label: Callable[[Label], str]
+    escape: Callable[[str], str] = str
+    ranks: Mapping[int, str] = field(default_factory=dict)
+    """around the best and the second best value"""
+    marks: Callable[[str], str] = str
+    error: str = " ± {}"
+
+
+TEXT = Style(Label.text, ranks={1: "*{}*", 2: "_{}_"})
+MARKDOWN = Style(lambda label: markdown_escape(label.text()), markdown_escape, {1: "**{}**", 2: "<u>{}</u>"})
+LATEX = Style(
+    Label.latex,
+    latex_escape,
+    {1: r"\textbf{{{}}}", 2: r"\underline{{{}}}"},
+    lambda marks: f"$^{{{marks}}}$".translate({0x2020: r"\dagger", 0x2021: r"\ddagger", 0x2013: r"\mbox{--}"}),
+    r" {{\small $\pm {}$}}",
+)
+
+
+def _cells(table: Table, style: Style, first: str) -> list[list[str]]:
+    """The head of a table, whose first column is called `first`, and its rows, the n-gram model's last."""
+    lines = [[first, *map(style.escape, score_heads(table)), "seeds" if table.kind == "seeds" else "seed"]]
+    lines += [
+        [
+            style.label(row.label),
+            _value(row, style),
+            *map(style.escape, mixed_cell(table, row)),
+            str(len(row.values)) if table.kind == "seeds" else f"{row.seeds[0]} of {row.settings_tried}",
+        ]
+        for row in table.rows
+    ]
+    if table.ngram:
+        lines.append([style.escape(table.ngram.label), ngram_value(table.ngram), "", ""])
+    return lines
+
+
+def _value(row: Row, style: Style) -> str:
+    value = style.ranks.get(row.rank, "{}").format(style.escape(number(row.value)))
+    error = style.error.format(number(row.error)) if math.isfinite(row.error) else ""
+    return value + (style.marks(row.marks) if row.marks else "") + error
+
+
+def _joined(cells: Sequence[str], separator: str) -> str:
+    return separator.join(f" {cell} " if cell else " " for cell in cells)
+
+
 def to_text(table: Table) -> str:
     """Columns for a terminal: `*best*`, `_second_`."""
-    head = ["method", *score_heads(table), _seed_head(table)]
-    body = [[row.label.text(), _text_value(row), *mixed_cell(table, row), _seed_cell(table, row)] for row in table.rows]
-    if table.ngram:
-        body.append([table.ngram.label, ngram_value(table.ngram), "", ""])
-    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
-    lines = [_columns(line, widths) for line in [head, ["-" * width for width in widths], *body]]
+    cells = _cells(table, TEXT, "method")
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
     return "\n".join([*lines, "", _plain_caption(table)]) + "\n"
 
 
 def to_markdown(table: Table) -> str:
     """A GitHub table: bold best, second underlined."""
-    heads = score_heads(table)
-    lines = [f"| Method | {' | '.join(heads)} | {_seed_head(table)} |", "|:--|" + "--:|" * (len(heads) + 1)]
-    for row in table.rows:
-        value = {1: "**{}**", 2: "<u>{}</u>"}.get(row.rank, "{}").format(number(row.value))
-        scores = [value + row.marks + _error(row), *mixed_cell(table, row)]
-        lines.append("| " + " | ".join([markdown_escape(row.label.text()), *scores, _seed_cell(table, row)]) + " |")
-    if table.ngram:
-        lines.append(f"| {markdown_escape(table.ngram.label)} | {ngram_value(table.ngram)} | | |")
+    lines = [f"|{_joined(cells, '|')}|" for cells in _cells(table, MARKDOWN, "Method")]
+    lines.insert(1, "|:--|" + "--:|" * (1 + len(score_heads(table))))
     return "\n".join([*lines, "", markdown_escape(table.caption)]) + "\n"
 
 
 def to_latex(table: Table, label: str = "") -> str:
     r"""A `table` for `\usepackage{booktabs}`, in the paper's own form."""
-    heads = [latex_escape(name) for name in score_heads(table)]
-    head = " & ".join(["Smoothing method", *heads, _seed_head(table)]) + r" \\"
-    body = []
-    for place, row in enumerate(table.rows):
-        if place == table.rule_after and 0 < place < len(table.rows):
-            body.append(r"\midrule")
-        mixed = [latex_escape(cell) for cell in mixed_cell(table, row)]
-        body.append(" & ".join([row.label.latex(), _latex_value(row), *mixed, _seed_cell(table, row)]) + r" \\")
+    head, *body = [_joined(cells, "&").strip() + r" \\" for cells in _cells(table, LATEX, "Smoothing method")]
     if table.ngram:
-        body += [r"\midrule", f"{latex_escape(table.ngram.label)} & {ngram_value(table.ngram)} & & \\\\"]
-    lines = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\begin{{tabular}}{{ll{'l' * len(heads)}}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *body,
-    ]
+        body.insert(-1, r"\midrule")
+    if 0 < table.rule_after < len(table.rows):
+        body.insert(table.rule_after, r"\midrule")
+    columns = "l" * (2 + len(score_heads(table)))
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body]
     lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{latex_escape(table.caption)}}}"]
     lines.append(rf"\label{{{label or 'tab:' + table.kind}}}")
     return "\n".join([*lines, r"\end{table}"]) + "\n"
@@ -133,29 +175,6 @@ def to_dict(tables: Sequence[Table], **more: Any) -> dict[str, Any]:
 def to_json(value: Any) -> str:
     """Values as strict JSON."""
     return json.dumps(jsonable(value), indent=1, ensure_ascii=False, allow_nan=False)
-
-
-def jsonable(value: Any) -> Any:
-    """The value with tuples as lists, and None for NaN and infinity, for strict JSON.
-
-    >>> jsonable({"a": (1.0, float("nan"))})
-    {'a': [1.0, None]}
-    """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    return [jsonable(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def markdown_escape(text: str) -> str:
-    r"""Text escaped for Markdown.
-
-    >>> print(markdown_escape("a|b *c* <script>"))
-    a\|b \*c\* &lt;script&gt;
-    """
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
-    return re.sub(r"([\\`*_\[\]|~$!])", r"\\\1", escaped)
 
 
 def csv_safe(value: Any) -> Any:
@@ -234,31 +253,6 @@ def ngram_value(ngram: NgramBaseline) -> str:
 
 def _error(row: Row) -> str:
     return f" ± {number(row.error)}" if math.isfinite(row.error) else ""
-
-
-def _text_value(row: Row) -> str:
-    return {1: "*{}*", 2: "_{}_"}.get(row.rank, "{}").format(number(row.value)) + row.marks + _error(row)
-
-
-def _latex_value(row: Row) -> str:
-    value = latex_escape(number(row.value))
-    value = {1: rf"\textbf{{{value}}}", 2: rf"\underline{{{value}}}"}.get(row.rank, value)
-    marks = row.marks.replace("†", r"\dagger").replace("‡", r"\ddagger").replace("–", r"\mbox{--}")
-    raised = f"$^{{{marks}}}$" if marks else ""
-    error = rf" {{\small $\pm {number(row.error)}$}}" if math.isfinite(row.error) else ""
-    return value + raised + error
-
-
-def _seed_head(table: Table) -> str:
-    return "seeds" if table.kind == "seeds" else "seed"
-
-
-def _seed_cell(table: Table, row: Row) -> str:
-    return str(len(row.values)) if table.kind == "seeds" else f"{row.seeds[0]} of {row.settings_tried}"
-
-
-def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _plain_caption(table: Table) -> str:

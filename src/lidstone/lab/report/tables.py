@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from lidstone.files import jsonable
+from lidstone.lab.evaluation.effect import standard_error
 from lidstone.lab.methods import METHODS
 from lidstone.lab.report.labels import Label
-from lidstone.lab.report.methods import Method, Metric, standard_error, validation_metric
+from lidstone.lab.report.methods import Method, Metric, validation_metric
 from lidstone.lab.report.runs import Run
 
 DAGGER, DOUBLE_DAGGER = "†", "‡"
@@ -90,21 +92,13 @@ def seed_table(
 ) -> Table:
     """Mean and standard error over seeds, best and second marked, a dagger for significantly better than `baseline`."""
     used = [c for c in comparisons if c.get("scope") == "seeds"]
-    rows = [_seed_row(method, metric, used, baseline) for method in methods]
-    ngram = ngram_baseline(_runs(methods), metric)
+    rows = [_row(method, method.chosen.runs, len(method.settings), metric, used, (baseline,)) for method in methods]
+    rows = [replace(row, marks=DAGGER if row.marks and np.isfinite(row.values).all() else "") for row in rows]
     counts = sorted({len(row.values) for row in rows})
     mean = "mean ± standard error over " if counts[-1:] != [1] else ""
-    caption = _join(
-        f"{metric.name} on {about}, {mean}{_seeds(counts)}",
-        _direction(metric),
-        "best in bold, second underlined",
-        _not_ranked(rows),
-        _settings_note(methods, metric),
-        _daggers(used, _caption_name(methods, baseline), {DAGGER: 0.05}),
-        _worse(methods, rows, baseline),
-        describe_ngram(ngram, [row.value for row in rows], metric, _runs(methods)[0].task),
-    )
-    return Table("seeds", metric, ranked(rows, metric), caption, about, ngram=ngram)
+    daggers = _daggers(used, _caption_name(methods, baseline), {DAGGER: 0.05})
+    facts = (f"{mean}{_seeds(counts)}", _settings_note(methods, metric), daggers)
+    return _table("seeds", methods, metric, rows, (baseline,), about, *facts)
 
 
 def best_seed_table(
@@ -116,22 +110,45 @@ def best_seed_table(
 ) -> Table:
     """The best seed of each method, with one symbol against each of the two baselines."""
     used = [c for c in comparisons if c.get("scope") == "best-seed"]
-    rows = [_best_row(method, metric, used, baselines) for method in methods]
-    ngram = ngram_baseline(_runs(methods), metric)
-    counts = sorted({row.settings_tried for row in rows})
+    best = [(method, method.chosen.best_run(metric)) for method in methods]
+    rows = [_row(method, (run,), len(method.chosen.runs), metric, used, baselines) for method, run in best]
     both, *second = (_caption_name(methods, key) for key in baselines if key)
     both += f" (first symbol) and {second[0]} (second)" if second else ""
+    counts = sorted({row.settings_tried for row in rows})
+    facts = (
+        f"best (on the test set) of {_seeds(counts)}",
+        "",
+        _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
+    )
+    table = _table("best-seed", methods, metric, rows, baselines, about, *facts)
+    return replace(table, rule_after=sum(row.key in baselines for row in rows[:2]))
+
+
+def _table(
+    kind: str,
+    methods: Sequence[Method],
+    metric: Metric,
+    rows: Sequence[Row],
+    baselines: Sequence[str | None],
+    about: str,
+    what: str,
+    settings: str,
+    daggers: str,
+) -> Table:
+    """The table of these rows, with its caption."""
+    runs = _runs(methods)
+    ngram = ngram_baseline(runs, metric)
     caption = _join(
-        f"{metric.name} on {about}, best (on the test set) of {_seeds(counts)}",
-        _direction(metric),
+        f"{metric.name} on {about}, {what}",
+        f"{'lower' if metric.lower_is_better else 'higher'} is better",
         "best in bold, second underlined",
         _not_ranked(rows),
-        _daggers(used, both, {DAGGER: 0.05, DOUBLE_DAGGER: 0.01}),
+        settings,
+        daggers,
         *(_worse(methods, rows, baseline) for baseline in baselines if baseline),
-        describe_ngram(ngram, [row.value for row in rows], metric, _runs(methods)[0].task),
+        describe_ngram(ngram, [row.value for row in rows], metric, runs[0].task),
     )
-    above = sum(row.key in baselines for row in rows[:2])
-    return Table("best-seed", metric, ranked(rows, metric), caption, about, rule_after=above, ngram=ngram)
+    return Table(kind, metric, ranked(rows, metric), caption, about, ngram=ngram)
 
 
 def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
@@ -144,21 +161,16 @@ def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
 
 def ngram_baseline(runs: Sequence[Run], metric: Metric) -> NgramBaseline | None:
     """The n-gram model of these runs; None if no run has its scores."""
-    values = [run.value("test", metric.key, "ngram") for run in runs]
-    kept = [value for value in values if math.isfinite(value)]
+    kept = _kept(runs, metric, "ngram")
     if not kept:
         return None
     orders = sorted({int(run.ngram["order"]) for run in runs if isinstance(run.ngram.get("order"), int)})
     return NgramBaseline(min(kept), max(kept), tuple(orders), len(kept), len(runs))
 
 
-def _mixed_score(runs: Sequence[Run], metric: Metric) -> tuple[float, float, int]:
-    """Mean and standard error of the mixture over the runs that have it, and their number; NaN if none does."""
-    values = [run.value("test", metric.key, "mixture") for run in runs]
-    kept = [value for value in values if math.isfinite(value)]
-    if not kept:
-        return math.nan, math.nan, 0
-    return float(np.mean(kept)), standard_error(kept), len(kept)
+def _kept(runs: Sequence[Run], metric: Metric, model: str) -> list[float]:
+    """The scores of a model on the test set, of the runs that have it."""
+    return [value for run in runs if math.isfinite(value := run.value("test", metric.key, model))]
 
 
 def describe_ngram(ngram: NgramBaseline | None, values: Sequence[float], metric: Metric, task: str) -> str:
@@ -184,28 +196,23 @@ def describe_ngram(ngram: NgramBaseline | None, values: Sequence[float], metric:
     )
 
 
-def _seed_row(method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baseline: str) -> Row:
-    values = tuple(method.chosen.values("test", metric))
-    mixed, mixed_error, mixed_runs = _mixed_score(method.chosen.runs, metric)
-    mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] == baseline)
-    return Row(
-        method.key, method.label, float(np.mean(values)), standard_error(values), values,
-        tuple(run.seed for run in method.chosen.runs), len(method.settings),
-        marks=DAGGER if any(_symbol(c) for c in mine) and np.isfinite(values).all() else "", comparisons=mine,
-        mixed=mixed, mixed_error=mixed_error, mixed_runs=mixed_runs, alone=_stands_alone(method),
-    )  # fmt: skip
-
-
-def _best_row(
-    method: Method, metric: Metric, comparisons: Sequence[Mapping[str, Any]], baselines: tuple[str, str | None]
+def _row(
+    method: Method,
+    runs: Sequence[Run],
+    tried: int,
+    metric: Metric,
+    comparisons: Sequence[Mapping[str, Any]],
+    baselines: Sequence[str | None],
 ) -> Row:
-    run = method.chosen.best_run(metric)
-    value = run.value("test", metric.key)
+    """Mean and standard error over some runs of a method, with a symbol against each baseline."""
+    values, mixed = [run.value("test", metric.key) for run in runs], _kept(runs, metric, "mixture")
     mine = tuple(c for c in comparisons if c["system"] == method.key and c["baseline"] in baselines)
     return Row(
-        method.key, method.label, value, math.nan, (value,), (run.seed,), len(method.chosen.runs),
+        method.key, method.label, float(np.mean(values)), standard_error(values), tuple(values),
+        tuple(run.seed for run in runs), tried,
         marks=two_way([next((_symbol(c) for c in mine if c["baseline"] == b), "") for b in baselines if b]),
-        comparisons=mine, mixed=run.value("test", metric.key, "mixture"), mixed_runs=1, alone=_stands_alone(method),
+        comparisons=mine, mixed=float(np.mean(mixed)) if mixed else math.nan, mixed_error=standard_error(mixed),
+        mixed_runs=len(mixed), alone=_stands_alone(method),
     )  # fmt: skip
 
 
@@ -262,10 +269,6 @@ def _seeds(counts: Sequence[int]) -> str:
     return f"{counts[0]} to {counts[-1]} seeds"
 
 
-def _direction(metric: Metric) -> str:
-    return f"{'lower' if metric.lower_is_better else 'higher'} is better"
-
-
 def _settings_note(methods: Sequence[Method], metric: Metric) -> str:
     tried = max((len(method.settings) for method in methods), default=1)
     chosen_by = validation_metric(_runs(methods), metric) if methods else metric
@@ -305,13 +308,13 @@ def _join(*parts: str) -> str:
 def _record(table: Table, row: Row) -> dict[str, Any]:
     first = row.comparisons[0] if row.comparisons else {}
     effect = first.get("effect") or {}
-    return {
+    record = {
         "table": table.kind,
         "method": row.key,
         "label": row.label.text(),
         "metric": table.metric.key,
-        "value": _finite(row.value),
-        "standard_error": _finite(row.error),
+        "value": row.value,
+        "standard_error": row.error,
         "seeds": len(row.values) if table.kind == "seeds" else row.settings_tried,
         "rank": row.rank or None,
         "marks": row.marks,
@@ -324,12 +327,9 @@ def _record(table: Table, row: Row) -> dict[str, Any]:
         "low": effect.get("low"),
         "high": effect.get("high"),
         "test": first.get("signature"),
-        "mixture": _finite(row.mixed),
-        "mixture_error": _finite(row.mixed_error),
+        "mixture": row.mixed,
+        "mixture_error": row.mixed_error,
         "ngram": table.ngram.low if table.ngram else None,
         "about": table.about,
     }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return dict(jsonable(record))

@@ -11,7 +11,6 @@ import contextlib
 import gzip
 import hashlib
 import json
-import math
 import platform
 import re
 import sys
@@ -23,7 +22,7 @@ import numpy as np
 
 from lidstone import __version__
 from lidstone.errors import FileFormatError, LidstoneError, RunError
-from lidstone.files import atomic_write, read_json, try_lock, with_checksum, write_text
+from lidstone.files import atomic_write, jsonable, read_json, try_lock, with_checksum, write_text
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
@@ -138,11 +137,8 @@ def names_of(record: dict[str, Any]) -> list[str]:
 
 
 def _write(folder: Path, record: dict[str, Any]) -> None:
-    write_text(folder / "run.json", _as_json(with_checksum(_finite(record))))
-
-
-def _as_json(record: dict[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(with_checksum(jsonable(record)), ensure_ascii=False, indent=1, allow_nan=False)
+    write_text(folder / "run.json", text + "\n")
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
@@ -154,15 +150,6 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     if not isinstance(record, dict):
         raise FileFormatError(f"{file} is damaged: it has no run", hint="delete the folder and train again")
     return record if record.get("status") == "complete" else None
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for NaN and infinity, which JSON does not have, such as a perplexity that overflows."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None = None) -> Path | None:
