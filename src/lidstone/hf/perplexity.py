@@ -101,19 +101,16 @@ def score_sentences(
     advance: Advance = lambda amount: None,
 ) -> SentenceScores:
     """Score sentences of ids, given without eos, under a causal model that reads `limit` tokens, or its window."""
-    rows = _pieces(sentences, eos, limit or window_of(model))
     lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
     nll, tokens = np.zeros(len(sentences)), np.zeros(int(lengths.sum()))
     starts = np.cumsum(lengths) - lengths
-    for batch in length_batches([len(row.inputs) for row in rows], tokens=batch_tokens):
-        chosen = [rows[number] for number in batch]
-        inputs = padded([row.inputs for row in chosen], eos)
-        losses = _losses(model, {"input_ids": inputs}, padded([row.labels for row in chosen], IGNORED))
-        np.add.at(nll, [row.sentence for row in chosen], losses.sum(-1).numpy())
-        for row, values in zip(chosen, losses.numpy(), strict=True):
+    for rows, inputs, labels in text_batches(sentences, eos, limit or window_of(model), batch_tokens):
+        losses = _losses(model, inputs, labels)
+        np.add.at(nll, [row.sentence for row in rows], losses.sum(-1).numpy())
+        for row, values in zip(rows, losses.numpy(), strict=True):
             first = starts[row.sentence] + row.start
             tokens[first + row.new : first + len(row.labels)] = values[row.new : len(row.labels)]
-        advance(len(batch))
+        advance(len(rows))
     return SentenceScores(nll, lengths, tokens)
 
 
@@ -128,17 +125,38 @@ def score_pairs(
     advance: Advance = lambda amount: None,
 ) -> SentenceScores:
     """Score targets, given without eos, under a translation model that reads their sources."""
+    nll = np.zeros(len(targets))
+    for batch, inputs, labels in pair_batches(sources, targets, eos, pad, batch_tokens):
+        nll[batch] = _losses(model, inputs, labels).sum(-1).numpy()
+        advance(len(batch))
+    return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
+
+
+Inputs = dict[str, NDArray[np.int64]]
+
+
+def text_batches(
+    sentences: Sequence[Ids], eos: int, limit: int | None, batch_tokens: int = 4096
+) -> Iterator[tuple[list[Piece], Inputs, NDArray[np.int64]]]:
+    """Sentences in batches, long ones in pieces: the pieces, what a causal model reads, and the labels; by length."""
+    rows = _pieces(sentences, eos, limit)
+    for batch in length_batches([len(row.inputs) for row in rows], tokens=batch_tokens):
+        chosen = [rows[number] for number in batch]
+        inputs = padded([row.inputs for row in chosen], eos)
+        yield chosen, {"input_ids": inputs}, padded([row.labels for row in chosen], IGNORED)
+
+
+def pair_batches(
+    sources: Sequence[Ids], targets: Sequence[Ids], eos: int, pad: int, batch_tokens: int = 4096
+) -> Iterator[tuple[NDArray[np.int64], Inputs, NDArray[np.int64]]]:
+    """Pairs in batches: their numbers, what a translation model reads, and the labels; by length."""
     if len(sources) != len(targets) or not len(targets):
         raise InputError(
             f"{len(sources)} sources and {len(targets)} targets cannot be scored",
             hint="pass one source for each target",
         )
-    nll = np.zeros(len(targets))
     for batch in length_batches([len(target) + 1 for target in targets], tokens=batch_tokens):
-        inputs, labels = pair_inputs([sources[i] for i in batch], [targets[i] for i in batch], eos, pad)
-        nll[batch] = _losses(model, inputs, labels).sum(-1).numpy()
-        advance(len(batch))
-    return SentenceScores(nll, np.array([len(target) + 1 for target in targets], dtype=np.int64))
+        yield batch, *pair_inputs([sources[i] for i in batch], [targets[i] for i in batch], eos, pad)
 
 
 @contextmanager
@@ -157,7 +175,7 @@ def evaluating(model: Any) -> Iterator[None]:
             model.train()
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
     """A part of a sentence that the model reads at once."""
 
     sentence: int
@@ -169,7 +187,7 @@ class _Piece(NamedTuple):
     labels: Ids
 
 
-def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[_Piece]:
+def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[Piece]:
     if not len(sentences):
         raise InputError("there are no sentences to score", hint="pass a text that is not empty")
     found = []
@@ -179,18 +197,27 @@ def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[_Piec
         for start, new, end in pieces(length, limit or length, (limit or 0) // 2):
             labels = whole[start + 1 : end + 1].copy()
             labels[: new - start] = IGNORED
-            found.append(_Piece(number, start, new - start, whole[start:end], labels))
+            found.append(Piece(number, start, new - start, whole[start:end], labels))
     return found
 
 
-def _losses(model: Any, inputs: dict[str, NDArray[np.int64]], labels: NDArray[np.int64]) -> Tensor:
+def _losses(model: Any, inputs: Inputs, labels: NDArray[np.int64]) -> Tensor:
     """Negative log-likelihoods in float64 on the CPU, zero where the label is ignored; (batch, time)."""
+    import torch
+
+    logits = logits_of(model, inputs)
+    with torch.inference_mode():
+        return _token_nll(logits, torch.from_numpy(labels).to(logits.device)).double().cpu()
+
+
+def logits_of(model: Any, inputs: Inputs) -> Tensor:
+    """The logits of a model that is only used, on its device; (batch, time, V)."""
     import torch
 
     device = next(model.parameters()).device
     with evaluating(model):
-        logits = model(**{name: torch.from_numpy(array).to(device) for name, array in inputs.items()}).logits
-        return _token_nll(logits, torch.from_numpy(labels).to(device)).double().cpu()
+        logits: Tensor = model(**{name: torch.from_numpy(array).to(device) for name, array in inputs.items()}).logits
+    return logits
 
 
 def _token_nll(logits: Tensor, labels: Tensor) -> Tensor:

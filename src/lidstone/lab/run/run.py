@@ -116,7 +116,7 @@ def train_run(
     setup.model.eval()
     _save_model(recipe, prepared, folder, setup.model)
     scores = scorer.test(setup.model)
-    record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, scores.metrics) | scores.ngram_baseline
+    record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, scores.metrics) | scores.further
     total = fitted.seconds_before + time.perf_counter() - began
     record["cost"] |= {"total_seconds": total, "peak_memory_bytes": peak_memory()}
     write_record(folder, record, scores.sentences)

@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lidstone.errors import SmoothingUndefined
+from lidstone.hf.calibration import Batches, calibration, fit_temperature
 from lidstone.hf.mixture import ThreeScores, mix_scores, mixture_weight
-from lidstone.hf.perplexity import SentenceScores, score_pairs, score_sentences
+from lidstone.hf.perplexity import (
+    SentenceScores,
+    pair_batches,
+    score_pairs,
+    score_sentences,
+    text_batches,
+    window_of,
+)
 from lidstone.lab.corpus.prepared import CorpusSplit, Prepared
 from lidstone.lab.evaluation.translation import translate_ids
 from lidstone.lab.recipe.recipe import Recipe
@@ -40,8 +48,8 @@ class RunScores:
     """of the network"""
     sentences: dict[str, Any]
     """values of each sentence, without text of the corpus"""
-    ngram_baseline: dict[str, Any]
-    """language models: the scores of the n-gram model and of the mixture, under `ngram` and `mixture`"""
+    further: dict[str, Any]
+    """further entries of `run.json`: `calibration`; of language models `ngram` and `mixture`"""
 
 
 @dataclass(frozen=True)
@@ -65,9 +73,10 @@ class CorpusScorer:
         scores = self.likelihood(model, split, show=True)
         metrics = scores.summary(int(split.words.sum()))
         kept: dict[str, Any] = {"nll": scores.nll.round(4).tolist(), "tokens": scores.lengths.tolist()}
-        ngram_baseline: dict[str, Any] = {}
+        further: dict[str, Any] = {"calibration": self.calibration(model)}
         if self.recipe.task == "lm":
-            ngram_baseline, more = self.ngram_baseline(model, scores)
+            baseline, more = self.ngram_baseline(model, scores)
+            further |= baseline
             kept |= more
         else:
             from lidstone.lab.evaluation.translation import bleu_statistics
@@ -75,7 +84,7 @@ class CorpusScorer:
             hypotheses = self.hypotheses(model, split, show=True)
             metrics |= translation_metrics(hypotheses, split.references)
             kept |= {"hypotheses": hypotheses, "bleu_statistics": bleu_statistics(hypotheses, split.references)}
-        return RunScores(metrics, kept, ngram_baseline)
+        return RunScores(metrics, kept, further)
 
     def ngram_baseline(self, model: Any, test: SentenceScores) -> tuple[dict[str, Any], dict[str, Any]]:
         """The n-gram model of the training text and the mixture: for `run.json`, and for the sentence file."""
@@ -83,6 +92,20 @@ class CorpusScorer:
         if choice is None:
             return {}, {}
         return compare_with_ngram(self.prepared, choice, self.likelihood(model, self.prepared.valid), test)
+
+    def calibration(self, model: Any) -> dict[str, Any]:
+        """The temperature that fits the validation text best, and the calibration of the test text before and after."""
+        temperature = fit_temperature(model, self._batches(model, self.prepared.valid))
+        test = self._batches(model, self.prepared.test)
+        before, after = calibration(model, test), calibration(model, test, temperature)
+        return {"temperature": temperature, "before": before.to_dict(), "after": after.to_dict()}
+
+    def _batches(self, model: Any, split: CorpusSplit) -> Batches:
+        eos, targets = self.prepared.vocab.eos, list(split.target)
+        if split.source is None:
+            return lambda: text_batches(targets, eos, window_of(model))
+        sources, pad = list(split.source), model.config.pad_token_id
+        return lambda: pair_batches(sources, targets, eos, pad)
 
     def likelihood(
         self, model: Any, split: CorpusSplit, every: slice = slice(None), show: bool = False
