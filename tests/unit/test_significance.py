@@ -12,7 +12,7 @@ from scipy import stats
 
 from lidstone.errors import InputError
 from lidstone.lab.evaluation import significance
-from lidstone.lab.evaluation.effect import mean_difference, paired_difference, standard_error
+from lidstone.lab.evaluation.effect import hierarchical_bootstrap, mean_difference, paired_difference, standard_error
 from lidstone.lab.evaluation.significance import (
     holm,
     holm_adjust,
@@ -157,6 +157,49 @@ def test_intervals_equal_scipy() -> None:
     effect = paired_difference(x - y[:5])
     assert (effect.low, effect.high) == pytest.approx((paired.low, paired.high))
     assert standard_error(x.tolist()) == pytest.approx(stats.sem(x))
+
+
+def perplexity(sums: np.ndarray) -> np.ndarray:
+    return np.exp(sums[..., 0] / sums[..., 1])
+
+
+def test_the_hierarchical_bootstrap_equals_a_loop_over_resamples() -> None:
+    tokens = RNG.integers(1, 9, size=40).astype(float)
+    system, baseline = (
+        np.stack([np.stack([tokens * RNG.uniform(1, 3, 40), tokens], 1) for _ in range(n)]) for n in (3, 2)
+    )
+    effect = hierarchical_bootstrap(system, baseline, perplexity, samples=4000)
+    found, rng = [], np.random.default_rng(8)
+    for _ in range(4000):
+        sentences = rng.integers(40, size=40)
+        means = []
+        for runs in (system, baseline):
+            seeds = rng.integers(len(runs), size=len(runs))
+            means.append(np.mean([perplexity(runs[seed][sentences].sum(0)) for seed in seeds]))
+        found.append(means[0] - means[1])
+    assert effect.difference == pytest.approx(perplexity(system.sum(1)).mean() - perplexity(baseline.sum(1)).mean())
+    assert (effect.low, effect.high) == pytest.approx(np.percentile(found, [2.5, 97.5]), abs=0.05 * np.std(found) * 4)
+
+
+def test_seeds_that_differ_widen_the_hierarchical_interval() -> None:
+    tokens = np.full(200, 5.0)
+    base = np.stack([tokens * RNG.uniform(1, 2, 200), tokens], 1)
+    alike = np.stack([base, base])
+    apart = np.stack([base * [1.2, 1], base * [0.8, 1]])
+    narrow, wide = (hierarchical_bootstrap(runs, alike, perplexity) for runs in (alike, apart))
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+
+
+def test_one_seed_still_has_an_interval_over_sentences() -> None:
+    tokens = np.full(50, 5.0)
+    one = np.stack([tokens * RNG.uniform(1, 2, 50), tokens], 1)[None]
+    effect = hierarchical_bootstrap(one * [1.1, 1], one, perplexity)
+    assert 0 < effect.low < effect.difference < effect.high
+
+
+def test_systems_with_different_sentences_are_refused() -> None:
+    with pytest.raises(InputError, match="4 sentences, the other of 3"):
+        hierarchical_bootstrap(np.ones((1, 4, 2)), np.ones((1, 3, 2)), perplexity)
 
 
 @pytest.mark.parametrize(

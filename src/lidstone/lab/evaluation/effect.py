@@ -5,16 +5,18 @@ A p-value shows whether there is a difference; an `Effect` is its size, with the
     welch-t     difference of two means of independent seeds, Welch's degrees of freedom
     paired-t    mean of paired differences, n - 1 degrees of freedom
     bootstrap   percentiles of the differences over paired resamples
+    hierarchical-bootstrap   percentiles over resamples of the seeds of each system and of the sentences of both: how
+                             much the difference would change with other seeds and with other text
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lidstone.errors import InputError
 
@@ -29,7 +31,7 @@ class Effect:
     level: float
     """Of confidence, 0.95 for a 95 % interval."""
     method: str
-    """`welch-t`, `paired-t` or `bootstrap`; `none` when there are too few values for an interval."""
+    """`welch-t`, `paired-t`, `bootstrap` or `hierarchical-bootstrap`; `none` when there are too few values."""
 
     def reversed(self) -> Effect:
         """The effect with the opposite sign: baseline minus system.
@@ -83,6 +85,49 @@ def paired_difference(differences: ArrayLike, *, level: float = 0.95) -> Effect:
     if len(d) < 2:
         return Effect(float(d.mean()), math.nan, math.nan, level, "none")
     return _around(float(d.mean()), standard_error(d.tolist()), len(d) - 1.0, level, "paired-t")
+
+
+Score = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""The score of a text from sums over its sentences: (..., statistics) -> (...)."""
+
+
+def hierarchical_bootstrap(
+    system: NDArray[np.float64],  # (seeds, sentences, statistics)
+    baseline: NDArray[np.float64],  # (seeds, the same sentences, statistics)
+    score: Score,
+    *,
+    samples: int = 1000,
+    seed: int = 1,
+    level: float = 0.95,
+) -> Effect:
+    """Difference of the mean scores, with percentiles over resamples of seeds and sentences.
+
+    Each resample draws seeds of each system, and sentences that both systems share. With one seed each, only sentences
+    are drawn: the interval is then too narrow for a claim about the method.
+
+    >>> nll = np.array([[[2.0, 1.0], [4.0, 2.0]]])  # one seed, two sentences: -log q and tokens
+    >>> str(hierarchical_bootstrap(nll, nll, lambda sums: sums[..., 0] / sums[..., 1]))
+    '+0 [+0, +0] (95%, hierarchical-bootstrap)'
+    """
+    if system.shape[1:] != baseline.shape[1:]:
+        raise InputError(
+            f"one system has statistics of {system.shape[1]} sentences, the other of {baseline.shape[1]}",
+            hint="score both systems on the same test set",
+        )
+    rng = np.random.default_rng(seed)
+    sentences = system.shape[1]
+    weights = rng.multinomial(sentences, np.full(sentences, 1 / sentences), size=samples).astype(np.float64)
+
+    def resampled(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = score(np.einsum("rs,nsk->rnk", weights, statistics, optimize=True))  # (samples, seeds)
+        drawn = rng.integers(len(statistics), size=scores.shape)
+        found: NDArray[np.float64] = np.take_along_axis(scores, drawn, 1).mean(1)
+        return found
+
+    difference = float(score(system.sum(1)).mean() - score(baseline.sum(1)).mean())
+    tail = 50 * (1 - level)
+    low, high = np.percentile(resampled(system) - resampled(baseline), [tail, 100 - tail])
+    return Effect(difference, float(low), float(high), level, "hierarchical-bootstrap")
 
 
 def checked(values: ArrayLike, what: str) -> np.ndarray:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.lab.evaluation.effect import Effect
@@ -167,15 +168,25 @@ def _counted_bleu() -> Any:
     return metric
 
 
+def bleu_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """BLEU from sums of `bleu_statistics`; (..., 10) -> (...).
+
+    >>> bleu_of(np.array([[7, 7, 7, 6, 5, 4, 7, 6, 5, 4]])).round(6).tolist()
+    [100.0]
+    """
+    metric = _counted_bleu()
+    rows = sums.reshape(-1, sums.shape[-1]).astype(np.int64).tolist()
+    found = np.array([metric._compute_score_from_stats(row).score for row in rows])
+    return found.reshape(sums.shape[:-1])
+
+
 def _differences(systems: Mapping[str, Statistics], baseline: Statistics, samples: int, seed: int) -> list[Effect]:
     """BLEU differences with percentile intervals over the resamples that `PairedTest` draws."""
-    metric = _counted_bleu()
     drawn = np.random.default_rng(seed).choice(len(baseline), size=(samples, len(baseline)), replace=True)
 
-    def scores(counted: Statistics) -> tuple[float, np.ndarray]:
+    def scores(counted: Statistics) -> tuple[float, NDArray[np.float64]]:
         stats = np.array(counted, dtype=np.int64)
-        resampled = (metric._compute_score_from_stats(stats[rows].sum(0).tolist()).score for rows in drawn)
-        return metric._compute_score_from_stats(stats.sum(0).tolist()).score, np.fromiter(resampled, float, samples)
+        return float(bleu_of(stats.sum(0))), bleu_of(np.array([stats[rows].sum(0) for rows in drawn]))
 
     base, base_samples = scores(baseline)
     effects = []

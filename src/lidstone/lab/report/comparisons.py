@@ -14,11 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lidstone.errors import LidstoneError
+from lidstone.lab.evaluation.effect import Effect, Score, hierarchical_bootstrap
 from lidstone.lab.evaluation.significance import Comparison, holm, paired_permutations, rank_sum
 
 if TYPE_CHECKING:
     from lidstone.lab.report import Report
+    from lidstone.lab.report.methods import Metric
     from lidstone.lab.report.runs import Run
 
 
@@ -55,12 +60,27 @@ class CompareRuns:
             for key, (values, _) in scores.items()
             if key != baseline and values and scores[baseline][0]
         ]
+        answers = self._over_seeds_and_sentences(report, answers)
         told = [
             _with_warnings(answer, {name: scores[name][1] for name in (answer.system, baseline)})
             for answer in self._corrected(answers)
         ]
         sign = -1 if report.metric.lower_is_better else 1
         return [_plain(answer, "seeds", report.metric.name, sign) for answer in told]
+
+    def _over_seeds_and_sentences(self, report: Report, answers: Sequence[Comparison]) -> list[Comparison]:
+        """The comparisons with intervals over seeds and sentences, where the scores of all sentences were stored."""
+        runs = {m.key: m.chosen.runs for m in report.methods}
+        counted = {key: _statistics(runs[key], report.metric) for a in answers for key in (a.system, a.baseline)}
+
+        def effect(answer: Comparison) -> Effect:
+            system, baseline = counted[answer.system], counted[answer.baseline]
+            if system is None or baseline is None or system.shape[1:] != baseline.shape[1:]:
+                return answer.effect
+            score = SCORES[report.metric.key][1]()
+            return hierarchical_bootstrap(system, baseline, score, samples=self.samples, seed=self.seed)
+
+        return [replace(answer, effect=effect(answer)) for answer in answers]
 
     def over_sentences(self, report: Report, baseline: str, leave_out: str | None = None) -> list[dict[str, Any]]:
         """Paired test of each method's best seed against the baseline's; higher scores are better here."""
@@ -124,6 +144,43 @@ def _with_warnings(answer: Comparison, lost: Mapping[str, int]) -> Comparison:
         if count
     )
     return replace(answer, warnings=(*answer.warnings, *notes))
+
+
+def _perplexity(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.exp(sums[..., 0] / sums[..., 1])
+    return found
+
+
+def _loss(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = sums[..., 0] / sums[..., 1]
+    return found
+
+
+def _bleu() -> Score:
+    from lidstone.lab.evaluation.translation import bleu_of
+
+    return bleu_of
+
+
+SCORES: dict[str, tuple[tuple[str, ...], Callable[[], Score]]] = {
+    "perplexity": (("nll", "tokens"), lambda: _perplexity),
+    "loss": (("nll", "tokens"), lambda: _loss),
+    "bleu": (("bleu_statistics",), _bleu),
+}
+"""The metrics that can be computed from the stored scores of sentences: which scores, and how."""
+
+
+def _statistics(runs: Sequence[Run], metric: Metric) -> NDArray[np.float64] | None:
+    """What a metric sums over the sentences of each seed; (seeds, sentences, statistics), None if not all have it."""
+    if metric.key not in SCORES or not all(math.isfinite(run.value("test", metric.key)) for run in runs):
+        return None
+    names, _ = SCORES[metric.key]
+    try:
+        found = [np.column_stack([_sentence_scores(run, name) for name in names]).astype(np.float64) for run in runs]
+    except (LidstoneError, ValueError, TypeError):  # not stored, or no numbers
+        return None
+    same = len({values.shape for values in found}) == 1 and all(np.isfinite(values).all() for values in found)
+    return np.stack(found) if same else None
 
 
 def _finite(values: Sequence[float]) -> tuple[list[float], int]:
