@@ -137,7 +137,7 @@ Inputs = dict[str, NDArray[np.int64]]
 
 def text_batches(
     sentences: Sequence[Ids], eos: int, limit: int | None, batch_tokens: int = 4096
-) -> Iterator[tuple[list[Piece], Inputs, NDArray[np.int64]]]:
+) -> Iterator[tuple[list[ScoredPiece], Inputs, NDArray[np.int64]]]:
     """Sentences in batches, long ones in pieces: the pieces, what a causal model reads, and the labels; by length."""
     rows = _pieces(sentences, eos, limit)
     for batch in length_batches([len(row.inputs) for row in rows], tokens=batch_tokens):
@@ -175,7 +175,7 @@ def evaluating(model: Any) -> Iterator[None]:
             model.train()
 
 
-class Piece(NamedTuple):
+class ScoredPiece(NamedTuple):
     """A part of a sentence that the model reads at once."""
 
     sentence: int
@@ -187,7 +187,7 @@ class Piece(NamedTuple):
     labels: Ids
 
 
-def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[Piece]:
+def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[ScoredPiece]:
     if not len(sentences):
         raise InputError("there are no sentences to score", hint="pass a text that is not empty")
     found = []
@@ -197,7 +197,7 @@ def _pieces(sentences: Sequence[Ids], eos: int, limit: int | None) -> list[Piece
         for start, new, end in pieces(length, limit or length, (limit or 0) // 2):
             labels = whole[start + 1 : end + 1].copy()
             labels[: new - start] = IGNORED
-            found.append(Piece(number, start, new - start, whole[start:end], labels))
+            found.append(ScoredPiece(number, start, new - start, whole[start:end], labels))
     return found
 
 
