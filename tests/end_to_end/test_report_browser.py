@@ -180,6 +180,30 @@ def test_wide_tables_scroll_within_themselves_on_a_phone(browser: Any, page: str
     assert all(overflow == "auto" and box <= 420 for width, overflow, box in wide if width)
 
 
+def test_a_phone_shows_both_scores_and_that_the_table_goes_on(browser: Any, page: str) -> None:
+    browser.size(360, 800)
+    browser.open(page)
+    edges = browser.run("return [...document.querySelectorAll('td.score')].map(e => e.getBoundingClientRect().right)")
+    assert edges and max(edges) <= 360
+    shadows = browser.run("return getComputedStyle(document.querySelector('.scroll')).backgroundAttachment")
+    assert shadows.split(", ") == ["local", "local", "scroll", "scroll", "scroll"]
+
+
+@pytest.mark.parametrize("width", [360, 800])
+def test_the_text_of_a_figure_does_not_overlap(browser: Any, page: str, width: int) -> None:
+    browser.size(width, 800)
+    browser.open(page)
+    overlaps = browser.run(
+        "return [...document.querySelectorAll('svg.chart')].flatMap(chart => {"
+        " const boxes = [...chart.querySelectorAll('text')].map(e => [e.textContent, e.getBoundingClientRect()]);"
+        " return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([b, q]) => p.width && q.width &&"
+        "  Math.min(p.right, q.right) - Math.max(p.left, q.left) > 1 &&"
+        "  Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 2).map(([b]) => a + ' on ' + b)) })"
+    )
+    assert overlaps == []
+    browser.devtools("Emulation.clearDeviceMetricsOverride")
+
+
 @pytest.mark.parametrize("width", [360, 420, 800, 1400])
 def test_no_width_makes_the_whole_page_scroll_sideways(browser: Any, page: str, width: int) -> None:
     browser.size(width, 800)

@@ -59,7 +59,7 @@ def report(tmp_path: Path) -> Report:
 
 def test_every_section_is_there(report: Report) -> None:
     ids = {attributes.get("id") for _, attributes in Reader(page(report)).elements}
-    assert {"results", "best-seeds", "curves", "strengths", "cost", "explorer", "details", "explorer-data"} <= ids
+    assert {"results", "best-seeds", "curves", "strengths", "explorer", "details", "explorer-data"} <= ids
 
 
 def test_nothing_points_outside_the_file(report: Report) -> None:

@@ -14,7 +14,7 @@ import pytest
 from lidstone.errors import InputError
 from lidstone.lab.report import Report, Run
 from lidstone.lab.report.comparisons import CompareRuns, compare_runs
-from lidstone.lab.report.figures import cost_points, curves, heat_maps, style_of
+from lidstone.lab.report.figures import curves, heat_maps, style_of
 from lidstone.lab.report.tables import best_seed_table
 
 trees = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_trees.py")))
@@ -270,11 +270,20 @@ def test_heat_map_shows_validation_with_the_best_cell_and_holes() -> None:
     assert heat_maps(Report.from_runs(made[:1])) == []
 
 
-def test_cost_points_and_looks_differ() -> None:
-    assert [point.key for point in cost_points(Report.from_runs(runs("none", [1.0]) + runs("katz", [2.0])))] == [
-        "none",
-        "katz",
-    ]
+def test_a_map_compares_seeds_that_every_setting_has() -> None:
+    def scored(gamma: float, values: list[float]) -> list[Run]:
+        strengths = {"gamma_plus": gamma, "gamma_minus": gamma}
+        made = [runs("katz", [9.0] * seed, value, method=strengths)[-1] for seed, value in enumerate(values, 1)]
+        return made
+
+    # seed 1 has 3 and 4; the mean of the three seeds of 0.1 is 5, which is no score of seed 1
+    (heat,) = heat_maps(Report.from_runs(scored(0.1, [3.0, 6.0, 6.0]) + scored(0.5, [4.0])))
+    assert (heat.cells, heat.best, heat.seeds) == (((3.0, 4.0),), (0, 0), (1,))
+    other = [run for run in scored(0.5, [4.0, 4.0]) if run.seed == 2]
+    assert heat_maps(Report.from_runs(scored(0.1, [3.0]) + other)) == []  # no seed in common
+
+
+def test_looks_differ() -> None:
     assert len({style_of(style) for style in range(30)}) == 30
 
 

@@ -3,7 +3,6 @@
 scores       every seed of every row, with mean and standard error
 curves       a metric along training, mean and range over seeds
 strengths    a validation metric over the strengths that were searched
-cost         training time against test score
 
 The template `assets/figures.jinja` draws them.
 """
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lidstone.lab.evaluation.effect import standard_error
 from lidstone.lab.report import render
 from lidstone.lab.report.labels import Label, brief
 from lidstone.lab.report.methods import Method, Metric, Setting
@@ -179,6 +177,8 @@ class HeatMap:
     cells: tuple[tuple[float | None, ...], ...]
     """One row for each `plus`, one column for each `minus`."""
     best: tuple[int, int]
+    seeds: tuple[int, ...] = (1,)
+    """Those that every setting has: a mean over other seeds would be another comparison."""
 
     @property
     def is_line(self) -> bool:
@@ -194,18 +194,6 @@ class HeatMap:
         """The step of the colour of a cell, 10 for the best value."""
         values = [v for row in self.cells for v in row if v is not None]
         return round(Scale(min(values), max(values), *((10, 0) if metric.lower_is_better else (0, 10)))(value))
-
-
-@dataclass(frozen=True)
-class CostPoint:
-    """Training time and test score of a method, mean over seeds."""
-
-    key: str
-    label: Label
-    style: int
-    seconds: float
-    score: float
-    error: float
 
 
 def styles(report: Report) -> dict[str, int]:
@@ -243,21 +231,6 @@ def heat_maps(report: Report) -> list[HeatMap]:
     return [heat_map for heat_map in made if heat_map is not None]
 
 
-def cost_points(report: Report) -> list[CostPoint]:
-    """Training time and test score of every method that has its time."""
-    style, points = styles(report), []
-    for method in report.methods:
-        seconds = [float((run.cost or {}).get("train_seconds") or math.nan) for run in method.chosen.runs]
-        values = method.chosen.values("test", report.metric)
-        error = standard_error(values) if len(values) > 1 else 0.0
-        point = CostPoint(
-            method.key, method.label, style[method.key], float(np.mean(seconds)), float(np.mean(values)), error
-        )
-        if math.isfinite(point.seconds) and math.isfinite(point.score):
-            points.append(point)
-    return points
-
-
 def strip_scale(rows: Sequence[Row], start: float, end: float) -> Scale:
     """The scale of the seeds of all rows."""
     return padded([v for row in rows for v in row.values if math.isfinite(v)] or [0.0], start, end)
@@ -266,11 +239,6 @@ def strip_scale(rows: Sequence[Row], start: float, end: float) -> Scale:
 def _curve_scales(curves: Sequence[Curve], log: bool) -> tuple[Scale, Scale]:
     steps = [x for c in curves for x in c.x]
     return Scale(min(steps), max(steps), LEFT, RIGHT), padded(_settled_values(curves), FLOOR, TOP, log=log)
-
-
-def _cost_scales(points: Sequence[CostPoint]) -> tuple[Scale, Scale]:
-    reach = [v for p in points for v in (p.score - p.error, p.score + p.error)]
-    return padded([p.seconds for p in points], LEFT, RIGHT, pad=0.12), padded(reach, FLOOR, TOP, pad=0.12)
 
 
 @cache
@@ -287,7 +255,7 @@ def templates() -> Environment:
              render.score_heads, style_of, tick_text, box, strip_scale)  # fmt: skip
     made.globals |= {function.__name__: function for function in words}
     places = {"LEFT": LEFT, "RIGHT": RIGHT, "TOP": TOP, "FLOOR": FLOOR}
-    made.globals |= {"MARKERS": MARKERS, "curve_scales": _curve_scales, "cost_scales": _cost_scales, **places}
+    made.globals |= {"MARKERS": MARKERS, "curve_scales": _curve_scales, **places}
     return made
 
 
@@ -336,9 +304,10 @@ def _common_steps(lines: Sequence[np.ndarray], points: int) -> np.ndarray:
 
 
 def _heat_map(method: Method, metric: Metric) -> HeatMap | None:
+    seeds = _common_seeds(method)
     found: dict[tuple[float, float], float] = {}
-    for setting in method.settings:
-        strengths, value = _strengths(setting), setting.mean("valid", metric)
+    for setting in method.settings if seeds else ():
+        strengths, value = _strengths(setting), setting.mean("valid", metric, seeds)
         if strengths and math.isfinite(value) and metric.better(value, found.get(strengths, math.nan)):
             found[strengths] = value
     plus, minus = (tuple(sorted({pair[axis] for pair in found})) for axis in (0, 1))
@@ -346,10 +315,16 @@ def _heat_map(method: Method, metric: Metric) -> HeatMap | None:
         return None
     best = min(found, key=lambda pair: metric.order(found[pair]))
     if all(a == b for a, b in found):
-        line = tuple(found[gamma, gamma] for gamma in minus)
-        return HeatMap(method.key, method.label, (), minus, (line,), (0, minus.index(best[1])))
+        line, place = tuple(found[gamma, gamma] for gamma in minus), (0, minus.index(best[1]))
+        return HeatMap(method.key, method.label, (), minus, (line,), place, seeds)
     cells = tuple(tuple(found.get((a, b)) for b in minus) for a in plus)
-    return HeatMap(method.key, method.label, plus, minus, cells, (plus.index(best[0]), minus.index(best[1])))
+    return HeatMap(method.key, method.label, plus, minus, cells, (plus.index(best[0]), minus.index(best[1])), seeds)
+
+
+def _common_seeds(method: Method) -> tuple[int, ...]:
+    """The seeds that every setting with strengths has."""
+    seeds = [{run.seed for run in setting.runs} for setting in method.settings if _strengths(setting)]
+    return tuple(sorted(set.intersection(*seeds))) if seeds else ()
 
 
 def _strengths(setting: Setting) -> tuple[float, float] | None:

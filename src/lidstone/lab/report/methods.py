@@ -79,9 +79,9 @@ class Setting:
         """The metric of each seed."""
         return [run.value(split, metric.key) for run in self.runs]
 
-    def mean(self, split: str, metric: Metric) -> float:
-        """The mean over seeds."""
-        return float(np.mean(self.values(split, metric)))
+    def mean(self, split: str, metric: Metric, seeds: Sequence[int] = ()) -> float:
+        """The mean over seeds: over these, where there are any given."""
+        return float(np.mean([run.value(split, metric.key) for run in self.runs if not seeds or run.seed in seeds]))
 
     def place(self, metric: Metric) -> float:
         """A key that sorts the best on validation first."""

@@ -76,8 +76,6 @@ def _figures(report: Report) -> Iterator[tuple[str, str]]:
         name = heat.label.long if len(heat.label.long) <= 32 else heat.label.long[:31] + "…"
         drawn = figures.drawing("heat_map", heat, report.chosen_by, f"{name}: {report.chosen_by.name} on validation")
         yield f"strengths-{names[-1]}" + (f"-{again}" if again > 1 else ""), drawn
-    if points := figures.cost_points(report):
-        yield "cost", figures.drawing("cost_chart", points, report.metric)
 
 
 @cache
