@@ -13,7 +13,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.library import opcheck
 
 from lidstone.loss import operators
-from lidstone.loss.kernels.protocol import using
+from lidstone.loss.kernels.protocol import PlannedBatch, using
 from lidstone.loss.schedule import Schedule
 
 IDS = torch.tensor([[2, 5, 6, 9, 12], [2, 4, 13, 8, 2], [5, 5, 7, 2, 9]])
@@ -97,25 +97,25 @@ def test_tensor_code_compiles_too(linear: bool) -> None:
 def test_opcheck(kind: str, kernels: str) -> None:
     """torch's own check: schema, fake kernels, registration of the gradient, tracing with dynamic shapes."""
     targets = make_loss(kind).targets
-    table = (list(targets.table), [int(fact) for fact in targets.facts[:-1]])
     with using(kernels):
         opcheck(operators.gold, (LABELS, -100, 50))
         gold = operators.gold(LABELS, -100, 50)
-        opcheck(operators.plan, (gold, IDS, *table))
-        plan = list(operators.plan(gold, IDS, *table))
-        rows: list[Tensor] = []
+        batch = PlannedBatch(gold.reshape(-1), table=targets.table, facts=targets.facts)
+        opcheck(operators.plan, (IDS, *batch.packed()))
+        planned = operators.planned(IDS, batch)
+        batch = operators.with_rows(planned)
+        assert (batch.rows is not None) == (kernels == "tensors")
         if kernels == "tensors":
-            opcheck(operators.rows, (plan[0], *table))
-            rows = list(operators.rows(plan[0], *table))
+            opcheck(operators.rows, planned.packed())
         logits, weight = torch.randn(3, 5, 50, requires_grad=True), torch.rand(15)
-        opcheck(operators.losses, (logits, gold.reshape(-1), weight, plan, rows, *table, "", False))
-        saved = operators.losses(logits, gold.reshape(-1), weight, plan, rows, *table, "", False)[2].detach()
+        opcheck(operators.losses, (logits, weight, *batch.packed(), False))
+        saved = operators.losses(logits, weight, *batch.packed(), False)[2].detach()
         for operator in (operators.gradient, operators.gradient_):
-            opcheck(operator, (weight, logits.detach().clone(), gold.reshape(-1), saved, plan, rows, *table, ""))
+            opcheck(operator, (logits.detach().clone(), saved, weight, *batch.packed()))
         leaves = [torch.randn(shape, requires_grad=True) for shape in ((15, 3), (50, 3), (50,))]
-        rest = (gold.reshape(-1), weight, plan, *table, torch.float32)
-        opcheck(operators.linear_losses, (*leaves, *rest, True, True, True))
-        opcheck(operators.linear_losses, (leaves[0], leaves[1].detach(), None, *rest, True, False, False))
+        rest = (weight, *planned.packed(), torch.float32)
+        opcheck(operators.linear_losses, (*leaves, *rest, [True, True, True]))
+        opcheck(operators.linear_losses, (leaves[0], leaves[1].detach(), None, *rest, [True, False, False]))
 
 
 @pytest.mark.parametrize("linear", [False, True])

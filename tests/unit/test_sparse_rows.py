@@ -10,7 +10,7 @@ import torch
 from tests.smoothing_cases import ORDERS, SMOOTHERS, TEXT, VOCAB, counted, fitted
 
 from lidstone.loss.kernels import cpu, tensors
-from lidstone.loss.kernels.protocol import using
+from lidstone.loss.kernels.protocol import PlannedBatch, using
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.targets import Targets
 from lidstone.text.history import histories_of
@@ -27,18 +27,17 @@ def prepared(name, order, empirical):
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(1, 7, CONTEXTS.shape, generator=generator)
     targets.set_strengths(0.4, -0.7)
-    plan = cpu.plan(labels, CONTEXTS, targets.table, targets.facts)
+    batch = PlannedBatch(labels.reshape(-1), table=targets.table, facts=targets.facts)
     logits = torch.randn(CONTEXTS.numel(), VOCAB.size, generator=generator)
-    return labels, logits, plan, targets.table, targets.facts
+    return logits, batch._replace(plan=cpu.plan(CONTEXTS, batch))
 
 
 @CASES
 def test_plan(name, order, empirical):
     """The compiled search and the one in tensor code find the same nodes; what is read off the rows is left out."""
-    labels, _, found, *table = prepared(name, order, empirical)
-    labels[0, :3] = -1  # ignored
-    found = cpu.plan(labels, CONTEXTS, *table)
-    other, counted = tensors.plan(labels, CONTEXTS, *table), (labels >= 0).reshape(-1)
+    _, batch = prepared(name, order, empirical)
+    batch.labels[:3] = -1  # ignored
+    found, other, counted = cpu.plan(CONTEXTS, batch), tensors.plan(CONTEXTS, batch), batch.labels >= 0
     assert torch.equal(found.states, other.states)
     assert not len(other.shifts) and not len(other.label_smoothed)
     if empirical == "ngram":  # a history that is not whole has Z = 0 there, and rows of 0
@@ -51,22 +50,22 @@ def test_plan(name, order, empirical):
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_nodes_are_those_of_the_histories(order):
     """Read back from the trie: the longest suffix of the sliced history that is a node."""
-    *_, plan, _, _ = prepared("katz", order, "token")
+    _, batch = prepared("katz", order, "token")
     trie = fitted("katz", order).trie
     histories = [h for row in CONTEXTS.tolist() for h in histories_of(row, VOCAB, order)]
-    for state, history in zip(plan.states.tolist(), histories, strict=True):
+    for state, history in zip(batch.plan.states.tolist(), histories, strict=True):
         suffixes = [history[i:] for i in range(len(history)) if trie.find(list(history[i:])) >= 0]
         assert (trie.ngram(state) if state >= 0 else ()) == (suffixes[0] if suffixes else ())
 
 
 @CASES
 def test_scatter(name, order, empirical):
-    _, logits, plan, *table = prepared(name, order, empirical)
+    logits, batch = prepared(name, order, empirical)
     scale = torch.linspace(-1, 1, len(logits))
     compiled, plain = logits.clone(), logits.clone()
-    plus, minus = (scale * strength for strength in plan.strengths(table[0]))
-    cpu.scatter(compiled, plan.states, plan.shifts, *table, plus, minus)
-    tensors.scatter(plain, plan.states, plan.shifts, *table, plus, minus)
+    plus, minus = (scale * strength for strength in batch.plan.strengths(batch.table))
+    cpu.scatter(compiled, batch, plus, minus)
+    tensors.scatter(plain, batch, plus, minus)
     torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=1e-6)
 
 
@@ -74,29 +73,29 @@ def test_scatter(name, order, empirical):
 @pytest.mark.parametrize("name", SMOOTHERS)
 def test_both_are_the_dense_product(name, order):
     """<rows, z> + base_weight <base, z> is p~(.|h) . z, and the scatter subtracts p~ but for the base."""
-    _, logits, plan, table, facts = prepared(name, order, "token")
+    logits, batch = prepared(name, order, "token")
     histories = [h for row in CONTEXTS.tolist() for h in histories_of(row, VOCAB, order)]
     smoothed = torch.tensor(fitted(name, order).prob(histories))
-    rows, _, base_weight = cpu.dot(logits, plan, table, facts)
-    found = rows + base_weight * (logits @ table.base)
+    rows, _, base_weight = cpu.dot(logits, batch)
+    found = rows + base_weight * (logits @ batch.table.base)
     torch.testing.assert_close(found.double(), (smoothed * logits.double()).sum(-1), rtol=1e-5, atol=2e-6)
     gradient = torch.zeros_like(logits)
     ones = torch.ones_like(base_weight)
-    cpu.scatter(gradient, plan.states, plan.shifts, table, facts, ones, 0 * ones)
-    sparse = smoothed - base_weight.double()[:, None] * table.base.double()
+    cpu.scatter(gradient, batch, ones, 0 * ones)
+    sparse = smoothed - base_weight.double()[:, None] * batch.table.base.double()
     torch.testing.assert_close(gradient.double(), -sparse, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_any_number_of_threads(threads):
-    labels, logits, plan, *table = prepared("kneser-essen-ney", 3, "ngram")
-    before, expected = torch.get_num_threads(), cpu.dot(logits, plan, *table)
+    logits, batch = prepared("kneser-essen-ney", 3, "ngram")
+    before, expected = torch.get_num_threads(), cpu.dot(logits, batch)
     torch.set_num_threads(threads)
     try:
-        found, again = cpu.dot(logits, plan, *table), cpu.plan(labels, CONTEXTS, *table)
+        found, again = cpu.dot(logits, batch), cpu.plan(CONTEXTS, batch)
     finally:
         torch.set_num_threads(before)
-    for one, other in zip((*found, *again), (*expected, *plan), strict=True):
+    for one, other in zip((*found, *again), (*expected, *batch.plan), strict=True):
         assert torch.equal(one, other)
 
 

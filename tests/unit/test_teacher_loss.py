@@ -221,16 +221,14 @@ def check_operators(loss):
     ids, logprobs = teacher()
     opcheck(operators.teacher, (ids, logprobs, LABELS.clamp(min=-1), V, loss.tail == "renormalize", 1.0))
     gold = LABELS.clamp(min=-1)
-    plan, table, facts = loss._taught(gold, ids, logprobs, CONTEXTS, V)
-    expands = operators.kernel_name(gold.device) == "tensors" and table
-    rows = list(operators.rows(plan[0], table, facts)) if expands else []
-    opcheck(operators.completed, (plan, rows, table, facts))
-    target = [*plan[:2], *operators.completed(plan, rows, table, facts)]
+    batch = loss._taught(gold, ids, logprobs, CONTEXTS, V)
+    given = operators.with_rows(batch)
+    opcheck(operators.completed, given.packed())
+    target = operators.with_target(given)
     logits, scale = draw(*LABELS.shape, V).requires_grad_(), (gold >= 0).float().reshape(-1)
-    opcheck(operators.losses, (logits, gold.reshape(-1), scale, target, rows, table, facts, "", False))
+    opcheck(operators.losses, (logits, scale, *target.packed(), False))
     leaves = draw(gold.numel(), WIDTH).requires_grad_(), draw(V, WIDTH).requires_grad_(), None
-    rest = gold.reshape(-1), scale, plan, table, facts, torch.float32
-    opcheck(operators.linear_losses, (*leaves, *rest, True, True, False))
+    opcheck(operators.linear_losses, (*leaves, scale, *batch.packed(), torch.float32, [True, True, False]))
 
 
 @pytest.mark.parametrize("name", ["cpu", "tensors"])

@@ -9,7 +9,7 @@ import torch
 from tests.interpreted_kernels import FORMS, SMALL, TEXTS, errors, expected, masked, problem
 
 from lidstone.loss.kernels import chunks
-from lidstone.loss.kernels.protocol import using
+from lidstone.loss.kernels.protocol import Coefficients, PlannedBatch, using
 from lidstone.loss.kernels.tensors import expand
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.targets import Targets
@@ -73,15 +73,19 @@ def test_distinct_histories_are_expanded_once(empirical, monkeypatch):
     table, counts, *_ = problem("small", 3, seed=0)
     targets, sizes, search = Targets(table, counts, empirical), [], torch.searchsorted
     states = torch.arange(-1, table.trie.num_histories)
-    once = expand(states, targets.table, targets.facts)  # makes the lookup too
+
+    def expanded(states):
+        return expand(PlannedBatch(states, Coefficients(*[states] * 5), None, targets.table, targets.facts))
+
+    once = expanded(states)  # makes the lookup too
 
     def recorded(ends, numbers, *, right):
         sizes.append(len(numbers))
         return search(ends, numbers, right=right)
 
     monkeypatch.setattr(torch, "searchsorted", recorded)
-    index, rows = expand(states.repeat(50), targets.table, targets.facts)
-    assert torch.equal(expand(states, targets.table, targets.facts)[1], once[1])
+    index, rows = expanded(states.repeat(50))
+    assert torch.equal(expanded(states)[1], once[1])
     assert sizes[0] == sizes[1] > 0
     assert torch.equal(rows, once[1])
     assert torch.equal(index, once[0].repeat(50))

@@ -134,5 +134,5 @@ def test_mistakes(weight, message):
 def test_a_penalty_without_class_weights_says_so():
     from lidstone.lab.methods.confidence_penalty import ConfidencePenalty
 
-    with pytest.raises(InputError, match="the confidence penalty has no class weights"):
+    with pytest.raises(InputError, match="has no class weights"):
         ConfidencePenalty(gamma=0.1, weight=WEIGHT)

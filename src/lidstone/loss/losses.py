@@ -32,7 +32,7 @@ from lidstone.loss.checks import (
     checked_weights,
     strengths_of,
 )
-from lidstone.loss.kernels.protocol import TableFacts, kernel_name
+from lidstone.loss.kernels.protocol import PlannedBatch, TableFacts
 from lidstone.loss.schedule import CONSTANT, Schedule
 from lidstone.loss.targets import Columns, ConstantTensors, Targets, shift_right
 from lidstone.ngram.counts import Counts
@@ -164,56 +164,37 @@ class SmoothedLoss(nn.Module):
     def _training(self) -> bool:
         return self.training and torch.is_grad_enabled()
 
-    def _plan(self, labels: Tensor, histories: Tensor | None) -> list[Tensor]:
-        """The fields of `Coefficients`; none where this is plain cross-entropy."""
-        if not self._training or self.targets is None:
-            return []
-        check_histories(labels, histories, self.targets.order)
-        return list(operators.plan(*self._contexts(labels, histories), *self._table))
+    def _planned(self, gold: Tensor, histories: Tensor | None) -> PlannedBatch:
+        """What is known before the logits; without a plan where this is plain cross-entropy."""
+        labels, targets = gold.reshape(-1), self.targets
+        if targets is None or not self._training:
+            return PlannedBatch(labels, facts=targets.facts if targets and targets.facts.group else TableFacts())
+        check_histories(gold, histories, targets.order)
+        contexts = self._contexts(gold, histories, targets.vocab.bos)
+        return operators.planned(contexts, PlannedBatch(labels, table=targets.table, facts=targets.facts))
 
-    def _contexts(self, labels: Tensor, histories: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The labels, and the token before each; (rows, time)."""
-        known = _as_rows(labels)
-        if histories is not None or self.targets is None:
-            return known, known if histories is None else _as_rows(histories)
-        return known, shift_right(known, self.targets.vocab.bos)
+    def _contexts(self, gold: Tensor, histories: Tensor | None, bos: int) -> Tensor:
+        """The token before each label; (rows, time)."""
+        return shift_right(_as_rows(gold), bos) if histories is None else _as_rows(histories)
 
-    @property
-    def _table(self) -> tuple[list[Tensor], list[int]]:
-        """The table and its facts, as the operators take them; of a plain loss, only the columns that are here."""
-        if self.targets is None or not (self._training or self.targets.facts.group):
-            return [], [int(fact) for fact in TableFacts()[:-1]]
-        return list(self.targets.table), [int(fact) for fact in self.targets.facts[:-1]]
-
-    def _losses(
-        self, logits: Tensor, labels: Tensor, gold: Tensor, histories: Tensor | None, num_items: Any
-    ) -> LossParts:
+    def _losses(self, logits: Tensor, gold: Tensor, num_items: Any, batch: PlannedBatch) -> LossParts:
         """The parts of logits (..., columns)."""
-        plan, (table, facts) = self._plan(gold, histories), self._table
-        rows = rows_of(plan, table, facts)
-        return self._planned_losses(logits, labels, gold, num_items, (plan, rows, table, facts))
-
-    def _planned_losses(
-        self,
-        logits: Tensor,
-        labels: Tensor,
-        gold: Tensor,
-        num_items: Any,
-        planned: tuple[list[Tensor], list[Tensor], list[Tensor], list[int]],
-    ) -> LossParts:
-        """The parts, from the plan, the rows, the table and its facts."""
-        plan, rows, table, facts = planned
-        group = "" if self.targets is None else self.targets.facts.group
-        scale = self._scale_of_labels(gold, num_items)
         if self.inplace_gradient and 0 in logits.stride():
             logits = logits.contiguous()  # positions of expanded logits share memory, which has room for one gradient
-        total, parts, _ = operators.losses(
-            _as_rows_of_logits(logits), gold.reshape(-1), scale, plan, rows, table, facts, group, self.inplace_gradient
-        )
+        scale = self._scale_of_labels(gold, num_items)
+        total, parts, _ = operators.losses(_as_rows_of_logits(logits), scale, *batch.packed(), self.inplace_gradient)
         parts = parts.detach()
         if self.reduction == "none" and num_items is None:
-            return LossParts(total.view(labels.shape), *(part.view(labels.shape) for part in parts.unbind()))
+            return LossParts(total.view(gold.shape), *(part.view(gold.shape) for part in parts.unbind()))
         return LossParts(total.sum(), *parts.sum(-1).unbind())
+
+    def _gold_of_logits(self, logits: Tensor, labels: Tensor, others: dict[str, Any], remedy: str) -> Tensor:
+        """`_gold` of a loss on logits; what does not fit is refused."""
+        check_call(logits, others, remedy)
+        refuse_sharded(logits)
+        check_shapes(logits, labels)
+        self._check_vocabulary(logits.shape[-1], "logits")
+        return self._gold(labels, logits.shape[-1])
 
     def _gold_of_hidden(self, hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
         """`_gold` of a linear loss; shapes that do not fit are refused."""
@@ -230,26 +211,13 @@ class SmoothedLoss(nn.Module):
         return self._gold(labels, len(weight))
 
     def _linear_losses(
-        self,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        gold: Tensor,
-        num_items: Any,
-        planned: tuple[list[Tensor], list[Tensor], list[int]],
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, gold: Tensor, num_items: Any, batch: PlannedBatch
     ) -> LossParts:
-        """The parts of hidden states, from the plan, the table and its facts."""
+        """The parts of hidden states."""
         leaves = (hidden, gathered(weight), gathered(bias))
         wants = [torch.is_grad_enabled() and leaf is not None and leaf.requires_grad for leaf in leaves]
-        sums, *_ = operators.linear_losses(
-            hidden.reshape(-1, hidden.shape[-1]),
-            *leaves[1:],
-            gold.reshape(-1),
-            self._scale_of_labels(gold, num_items),
-            *planned,
-            product_type(hidden),
-            *wants,
-        )
+        states, scale = hidden.reshape(-1, hidden.shape[-1]), self._scale_of_labels(gold, num_items)
+        sums, *_ = operators.linear_losses(states, *leaves[1:], scale, *batch.packed(), product_type(hidden), wants)
         total, *parts = sums.unbind()
         return LossParts(total, *(part.detach() for part in parts))
 
@@ -318,11 +286,8 @@ class SmoothedCrossEntropy(SmoothedLoss):
         `num_items` divides the sum, as `num_items_in_batch` of the Trainer does. Under no_grad or in eval mode the
         total is the plain NLL.
         """
-        check_call(logits, others, "compute_loss_func=ld.trainer_loss(loss)")
-        refuse_sharded(logits)
-        check_shapes(logits, labels)
-        self._check_vocabulary(logits.shape[-1], "logits")
-        return self._losses(logits, labels, self._gold(labels, logits.shape[-1]), histories, num_items)
+        gold = self._gold_of_logits(logits, labels, others, "compute_loss_func=ld.trainer_loss(loss)")
+        return self._losses(logits, gold, num_items, operators.with_rows(self._planned(gold, histories)))
 
 
 class LinearSmoothedCrossEntropy(SmoothedLoss):
@@ -357,13 +322,7 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
             )
             raise InputError("the linear loss needs hidden states, the output matrix and labels", hint=hint)
         gold = self._gold_of_hidden(hidden, weight, labels)
-        return self._linear_losses(hidden, weight, bias, gold, num_items, (self._plan(gold, histories), *self._table))
-
-
-def rows_of(plan: list[Tensor], table: list[Tensor], facts: list[int]) -> list[Tensor]:
-    """The fields of `HistoryRows`, for the kernels that need them."""
-    expands = plan and table and kernel_name(plan[0].device, bool(facts[-1])) == "tensors"
-    return list(operators.rows(plan[0], table, facts)) if expands else []
+        return self._linear_losses(hidden, weight, bias, gold, num_items, self._planned(gold, histories))
 
 
 def product_type(hidden: Tensor) -> torch.dtype:

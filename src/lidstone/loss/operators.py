@@ -9,9 +9,9 @@
     lidstone::gradient       of the total with respect to the logits; lidstone::gradient_ in the memory of the logits
     lidstone::linear_losses  losses of hidden states, and the gradients of hidden states, weight and bias
 
-Each has a fake kernel, which gives shapes alone; the losses have their gradient registered. A table goes in as tensors,
-whole numbers (the first fields of `TableFacts`) and the name of a process group. The gradients of the linear loss are
-computed together with it, while a chunk of logits is there; backward scales them.
+Each has a fake kernel, which gives shapes alone; the losses have their gradient registered. A `PlannedBatch` goes in
+packed. The gradients of the linear loss are computed together with it, while a chunk of logits is there; backward
+scales them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,17 @@ from torch.library import custom_op
 
 from lidstone.errors import InputError
 from lidstone.loss.checks import check_ids, check_teacher, report_overflow
-from lidstone.loss.kernels.chunks import OutputHead
-from lidstone.loss.kernels.chunks import linear_losses as chunked
+from lidstone.loss.kernels import chunks, protocol
 from lidstone.loss.kernels.protocol import (
     Coefficients,
     HistoryRows,
+    PlannedBatch,
     SparseTarget,
-    TableFacts,
-    TableTensors,
     Teacher,
     is_host_readable,
     kernel_name,
     kernels_for,
 )
-from lidstone.loss.kernels.protocol import completed as complete
-
-PLANS = {len(kind._fields): kind for kind in (Coefficients, Teacher, SparseTarget)}  # told apart by their length
 
 
 @custom_op("lidstone::gold", mutates_args=())
@@ -59,38 +54,51 @@ def _(labels: Tensor, ignore_index: int, size: int) -> Tensor:
 
 @custom_op("lidstone::plan", mutates_args=())
 def plan(
-    labels: Tensor,  # (batch, time), -1 where ignored
-    contexts: Tensor,  # (batch, time), the token before each
-    table: Sequence[Tensor],
+    contexts: Tensor,  # (batch, time), the token before each label
+    batch: Sequence[Tensor],  # without a plan
     facts: Sequence[int],
+    group: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """What is known of each position before the logits, as the fields of `Coefficients`."""
-    given = _facts(facts)
-    return kernels_for(labels.device, given).plan(labels, contexts, TableTensors(*table), given)
+    given = PlannedBatch.unpacked(batch, facts, group)
+    return kernels_for(contexts.device, given.facts).plan(contexts, given)
 
 
 @plan.register_fake
-def _(labels: Tensor, contexts: Tensor, table: Sequence[Tensor], facts: Sequence[int]) -> tuple[Tensor, ...]:
-    given, positions = _facts(facts), labels.numel()
-    read = 0 if kernel_name(labels.device, given.dense) == "tensors" else positions  # not read off the rows
+def _(contexts: Tensor, *packed: Any) -> tuple[Tensor, ...]:
+    given, positions = PlannedBatch.unpacked(*packed).facts, contexts.numel()
+    read = 0 if kernel_name(contexts.device, given.dense) == "tensors" else positions  # not read off the rows
     sizes = positions, read, positions, positions if given.ngram else read, read
     types = torch.int64, torch.int64, torch.bool, torch.float32, torch.float32
-    return tuple(labels.new_empty(size, dtype=dtype) for size, dtype in zip(sizes, types, strict=True))
+    return tuple(contexts.new_empty(size, dtype=dtype) for size, dtype in zip(sizes, types, strict=True))
+
+
+def planned(contexts: Tensor, batch: PlannedBatch) -> PlannedBatch:
+    """The batch with `plan`."""
+    return batch._replace(plan=Coefficients(*plan(contexts, *batch.packed())))
 
 
 @custom_op("lidstone::rows", mutates_args=())
-def rows(states: Tensor, table: Sequence[Tensor], facts: Sequence[int]) -> tuple[Tensor, Tensor]:
+def rows(batch: Sequence[Tensor], facts: Sequence[int], group: str) -> tuple[Tensor, Tensor]:
     """The dense rows of the distinct states, as the fields of `HistoryRows`."""
     from lidstone.loss.kernels.tensors import expand
 
-    return expand(states, TableTensors(*table), _facts(facts))
+    return expand(PlannedBatch.unpacked(batch, facts, group))
 
 
 @rows.register_fake
-def _(states: Tensor, table: Sequence[Tensor], facts: Sequence[int]) -> tuple[Tensor, ...]:
-    histories, width = torch.library.get_ctx().new_dynamic_size(), TableTensors(*table).base.shape[0]
-    values = states.new_empty(histories, width, 2 if _facts(facts).ngram else 1, dtype=torch.float32)
-    return torch.empty_like(states), values
+def _(*packed: Any) -> tuple[Tensor, ...]:
+    given, histories = PlannedBatch.unpacked(*packed), torch.library.get_ctx().new_dynamic_size()
+    assert given.table is not None
+    shape = histories, given.table.base.shape[0], 2 if given.facts.ngram else 1
+    return torch.empty_like(given.nodes[0]), given.table.base.new_empty(shape)
+
+
+def with_rows(batch: PlannedBatch) -> PlannedBatch:
+    """The batch with `rows`, for the kernels that need them."""
+    if batch.plan is None or batch.table is None or kernel_name(batch.labels.device, batch.facts.dense) != "tensors":
+        return batch
+    return batch._replace(rows=HistoryRows(*rows(*batch.packed())))
 
 
 @custom_op("lidstone::teacher", mutates_args=())
@@ -122,39 +130,40 @@ def _(ids: Tensor, logprobs: Tensor, labels: Tensor, *rest: Any) -> tuple[Tensor
 
 @custom_op("lidstone::completed", mutates_args=())
 def completed(
-    plan: Sequence[Tensor],  # the fields of `Teacher`
-    rows: Sequence[Tensor],
-    table: Sequence[Tensor],
-    facts: Sequence[int],
+    batch: Sequence[Tensor], facts: Sequence[int], group: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The teacher completed by its tail, as the fields of `SparseTarget` after the first two."""
-    given, own, tensors = _facts(facts), *_values((), rows, table)[1:]
-    found = complete(Teacher(*plan), own, tensors, given, kernels_for(plan[0].device, given))
-    return found[2:]
+    given = PlannedBatch.unpacked(batch, facts, group)
+    target = protocol.completed(given, kernels_for(batch[0].device, given.facts)).plan
+    assert isinstance(target, SparseTarget)
+    return target[2:]
 
 
 @completed.register_fake
-def _(plan: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
-    ids, probs, gamma, _ = plan[2:]
-    return torch.empty_like(ids), torch.empty_like(probs), *(torch.empty_like(gamma) for _ in range(4))
+def _(*packed: Any) -> tuple[Tensor, ...]:
+    teacher = PlannedBatch.unpacked(*packed).plan
+    assert isinstance(teacher, Teacher)
+    return *map(torch.empty_like, (teacher.ids, teacher.probs)), *(torch.empty_like(teacher.gamma) for _ in range(4))
+
+
+def with_target(batch: PlannedBatch) -> PlannedBatch:
+    """The batch with `completed` in place of the teacher."""
+    return batch._replace(plan=SparseTarget(*batch.nodes, *completed(*batch.packed())))
 
 
 @custom_op("lidstone::losses", mutates_args=())
 def losses(
     logits: Tensor,  # (batch, time, V)
-    labels: Tensor,  # (positions,), -1 where ignored
     scale: Tensor,  # (positions,), of each position in the total
-    plan: Sequence[Tensor],  # the fields of `Coefficients` or `SparseTarget`; none for plain cross-entropy
-    rows: Sequence[Tensor],  # the fields of `HistoryRows`; none where kernels look rows up themselves
-    table: Sequence[Tensor],
+    batch: Sequence[Tensor],
     facts: Sequence[int],
     group: str,
     inplace: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scaled total (positions,), scaled nll, plus and minus (3, positions), and what is saved (3, positions)."""
-    given = _facts(facts, group)
+    given = PlannedBatch.unpacked(batch, facts, group)
     with torch.autocast(logits.device.type, enabled=False):
-        found = kernels_for(logits.device, given).losses(logits, labels, *_values(plan, rows, table), given)
+        found = kernels_for(logits.device, given.facts).losses(logits, given)
     parts = torch.stack([*found[1:4], found.total])
     scaled = (parts * scale).masked_fill_(scale == 0, 0.0)  # what does not count may be NaN
     if is_host_readable(logits.device):
@@ -163,85 +172,53 @@ def losses(
 
 
 @losses.register_fake
-def _(logits: Tensor, labels: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    empty = [logits.new_empty((*rows, labels.shape[0]), dtype=torch.float32) for rows in ((), (3,), (3,))]
+def _(logits: Tensor, scale: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    empty = [logits.new_empty((*rows, scale.shape[0]), dtype=torch.float32) for rows in ((), (3,), (3,))]
     return empty[0], empty[1], empty[2]
 
 
 @custom_op("lidstone::gradient", mutates_args=())
 def gradient(
-    scale: Tensor,  # (positions,)
-    logits: Tensor,
-    labels: Tensor,
-    saved: Tensor,
-    plan: Sequence[Tensor],
-    rows: Sequence[Tensor],
-    table: Sequence[Tensor],
-    facts: Sequence[int],
-    group: str,
+    logits: Tensor, saved: Tensor, scale: Tensor, batch: Sequence[Tensor], facts: Sequence[int], group: str
 ) -> Tensor:
-    """Scale times the gradient of each position's loss with respect to its logits."""
-    return _gradient(scale, logits, labels, saved, _values(plan, rows, table), _facts(facts, group))
+    """Scale (positions,) times the gradient of each position's loss with respect to its logits."""
+    given = PlannedBatch.unpacked(batch, facts, group)
+    return kernels_for(logits.device, given.facts).gradient(logits, given, saved, scale)
 
 
 @gradient.register_fake
-def _(scale: Tensor, logits: Tensor, *rest: Any) -> Tensor:
+def _(logits: Tensor, *rest: Any) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
 @custom_op("lidstone::gradient_", mutates_args=("logits",))
 def gradient_(
-    scale: Tensor,
-    logits: Tensor,
-    labels: Tensor,
-    saved: Tensor,
-    plan: Sequence[Tensor],
-    rows: Sequence[Tensor],
-    table: Sequence[Tensor],
-    facts: Sequence[int],
-    group: str,
+    logits: Tensor, saved: Tensor, scale: Tensor, batch: Sequence[Tensor], facts: Sequence[int], group: str
 ) -> None:
     """`gradient` in the memory of the logits."""
-    _gradient(scale, logits, labels, saved, _values(plan, rows, table), _facts(facts, group), inplace=True)
+    given = PlannedBatch.unpacked(batch, facts, group)
+    kernels_for(logits.device, given.facts).gradient(logits, given, saved, scale, inplace=True)
 
 
 @gradient_.register_fake
-def _(scale: Tensor, logits: Tensor, *rest: Any) -> None:
+def _(*inputs: Any) -> None:
     return None
 
 
-def _gradient(
-    scale: Tensor,
-    logits: Tensor,
-    labels: Tensor,
-    saved: Tensor,
-    values: tuple[Coefficients | SparseTarget | None, HistoryRows | None, TableTensors | None],
-    facts: TableFacts,
-    inplace: bool = False,
-) -> Tensor:
-    plan, rows, table = values
-    kernel = kernels_for(logits.device, facts).gradient
-    return kernel(logits, labels, plan, rows, saved, scale, table, facts, inplace=inplace)
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, labels, scale, plan, rows, table, *ctx.facts, ctx.inplace = inputs
-    ctx.sizes = len(plan), len(rows), len(table)
-    ctx.save_for_backward(logits, labels, scale, output[2], *plan, *rows, *table)
+    logits, scale, batch, *ctx.facts, ctx.inplace = inputs
+    ctx.save_for_backward(logits, output[2], scale, *batch)
     ctx.set_materialize_grads(False)  # of the parts, which have none
 
 
 def _backward(ctx: Any, total: Tensor, *unused: Tensor) -> tuple[Any, ...]:
-    logits, labels, scale, saved, *rest = ctx.saved_tensors
-    plans, rows, _ = ctx.sizes
-    arguments = labels, saved, rest[:plans], rest[plans : plans + rows], rest[plans + rows :], *ctx.facts
-    scale = total.float() * scale
+    logits, saved, scale, *batch = ctx.saved_tensors
+    found, arguments = logits.detach(), (saved, total.float() * scale, batch, *ctx.facts)
     if ctx.inplace and type(logits) is Tensor:  # while torch.compile traces, it plans the memory itself
-        found = logits.detach()
-        gradient_(scale, found, *arguments)
+        gradient_(found, *arguments)
     else:
-        found = gradient(scale, logits, *arguments)
-    return found, None, None, *([None] * size for size in ctx.sizes), None, None, None
+        found = gradient(logits, *arguments)
+    return found, None, [None] * len(batch), None, None, None
 
 
 losses.register_autograd(_backward, setup_context=_save)
@@ -252,27 +229,23 @@ def linear_losses(
     hidden: Tensor,  # (positions, d)
     weight: Tensor,  # (V, d)
     bias: Tensor | None,  # (V,)
-    labels: Tensor,  # (positions,), -1 where ignored
     scale: Tensor,  # (positions,), of each position in the total
-    plan: Sequence[Tensor],  # the fields of `Coefficients` or `Teacher`
-    table: Sequence[Tensor],
+    batch: Sequence[Tensor],
     facts: Sequence[int],
+    group: str,
     dtype: torch.dtype,
-    hidden_gradient: bool,
-    weight_gradient: bool,
-    bias_gradient: bool,
+    wants: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Scaled sums of total, nll, plus and minus, (4,); the unit of the gradients; and the three gradients."""
-    head = OutputHead(weight.detach(), bias, dtype, (hidden_gradient, weight_gradient, bias_gradient))
-    coefficients, _, tensors = _values(plan, (), table)
+    head, given = chunks.OutputHead(weight.detach(), bias, dtype, wants), PlannedBatch.unpacked(batch, facts, group)
     with torch.autocast(hidden.device.type, enabled=False):
-        sums, found = chunked(hidden, head, labels, scale, coefficients, tensors, _facts(facts))
+        sums, found = chunks.linear_losses(hidden, head, scale, given)
     return sums, found.unit.clone(), found.hidden, found.weight, found.bias
 
 
 @linear_losses.register_fake
 def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    wants = rest[-3:]
+    wants = rest[-1]
     none = hidden.new_empty(0, dtype=torch.float32)
     sums, unit = hidden.new_empty(4, dtype=torch.float32), hidden.new_empty((), dtype=torch.float32)
     shapes = hidden.shape, weight.shape, weight.shape[:1]
@@ -286,8 +259,8 @@ def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[
 
 
 def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.sizes = len(inputs[5]), len(inputs[6])
-    wanted = zip(inputs[:3], inputs[-3:], strict=True)
+    ctx.number = len(inputs[4])
+    wanted = zip(inputs[:3], inputs[-1], strict=True)
     ctx.types = [leaf.dtype if leaf is not None and wants else None for leaf, wants in wanted]
     ctx.save_for_backward(*output[1:])
     ctx.used = False
@@ -300,7 +273,7 @@ def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]
     factor = sums[0] * unit
     ctx.used = type(unit) is Tensor  # then the gradients are scaled where they are
     made = [_scaled(g, factor, t, ctx.used) for g, t in zip(gradients, ctx.types, strict=True)]
-    return *made, None, None, *([None] * size for size in ctx.sizes), *[None] * 5
+    return *made, None, [None] * ctx.number, *[None] * 4
 
 
 def _scaled(gradient: Tensor, factor: Tensor, dtype: torch.dtype | None, inplace: bool) -> Tensor | None:
@@ -310,19 +283,3 @@ def _scaled(gradient: Tensor, factor: Tensor, dtype: torch.dtype | None, inplace
 
 
 linear_losses.register_autograd(_backward_linear, setup_context=_save_linear)
-
-
-def _facts(facts: Sequence[int], group: str = "") -> TableFacts:
-    order, ngram, steps, start, dense = facts
-    return TableFacts(order, bool(ngram), steps, start, bool(dense), group)
-
-
-def _values(
-    plan: Sequence[Tensor], rows: Sequence[Tensor], table: Sequence[Tensor]
-) -> tuple[Any, HistoryRows | None, TableTensors | None]:
-    """The tensors by name; none of them for plain cross-entropy."""
-    return (
-        PLANS[len(plan)](*plan) if plan else None,
-        HistoryRows(*rows) if rows else None,
-        TableTensors(*table) if table else None,
-    )

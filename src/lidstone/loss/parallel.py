@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lidstone.errors import InputError
+from lidstone.loss import operators
 from lidstone.loss.checks import check_kinds, check_transforms
 from lidstone.loss.losses import LossParts, SmoothedLoss
 from lidstone.loss.targets import Columns
@@ -69,7 +70,8 @@ class VocabularyParallelCrossEntropy(SmoothedLoss):
                 f"this process has the {width} ids from {self.columns.start} to {self.columns.stop - 1}",
                 hint="give the logits of these ids, or name yours: columns=(start, stop)",
             )
-        return self._losses(logits, labels, self._gold(labels, size), histories, num_items)
+        gold = self._gold(labels, size)
+        return self._losses(logits, gold, num_items, operators.with_rows(self._planned(gold, histories)))
 
 
 def shard_of(size: int, group: Any) -> tuple[int, int]:

@@ -23,7 +23,14 @@ from torch import Tensor, nn
 from lidstone.errors import InputError
 from lidstone.files import atomic_write
 from lidstone.loss.checks import Empirical
-from lidstone.loss.kernels.protocol import TableFacts, TableTensors, kernel_name, kernels_for
+from lidstone.loss.kernels.protocol import (
+    Coefficients,
+    PlannedBatch,
+    TableFacts,
+    TableTensors,
+    kernel_name,
+    kernels_for,
+)
 from lidstone.loss.split import SignedSplit, signed_split, slot_shifts, whole_ngrams
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.formats.checked_tensors import is_mapped
@@ -229,14 +236,16 @@ class Targets(ConstantTensors):
 
     def histories(self, contexts: Tensor) -> tuple[Tensor, Tensor]:
         """Node and slot shift of each history, (positions,); contexts (batch, time) hold the token before each."""
-        kernels = kernels_for(contexts.device, self.facts)
-        found = kernels.plan(torch.zeros_like(contexts), contexts, self.table, self.facts)
+        batch = PlannedBatch(torch.zeros_like(contexts).reshape(-1), table=self.table, facts=self.facts)
+        found = kernels_for(contexts.device, self.facts).plan(contexts, batch)
         return found.states, found.shifts if len(found.shifts) else torch.full_like(found.states, -1)
 
     def add_sparse_rows(self, total: Tensor, states: Tensor, shifts: Tensor, scale: Tensor) -> None:
         """Add scale (positions,) times the sparse part of p~(.|state) to float32 numbers (positions, V), in place."""
-        kernels = kernels_for(total.device, self.facts)
-        kernels.scatter(total, states, shifts, self.table, self.facts, -scale, torch.zeros_like(scale))
+        batch = PlannedBatch(
+            states, Coefficients(states, shifts, states >= 0, scale, scale), None, self.table, self.facts
+        )
+        kernels_for(total.device, self.facts).scatter(total, batch, -scale, torch.zeros_like(scale))
 
     @property
     def table(self) -> TableTensors:

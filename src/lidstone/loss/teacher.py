@@ -24,9 +24,9 @@ from torch import Tensor
 
 from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.loss import operators
-from lidstone.loss.checks import check_call, check_choices, check_histories, check_kinds, check_shapes
-from lidstone.loss.kernels.protocol import TableFacts
-from lidstone.loss.losses import Reduction, SmoothedLoss, refuse_sharded, rows_of
+from lidstone.loss.checks import check_choices, check_histories, check_kinds
+from lidstone.loss.kernels.protocol import PlannedBatch, Teacher
+from lidstone.loss.losses import Reduction, SmoothedLoss
 from lidstone.loss.targets import ConstantTensors, history_entropies, table_of_base
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
@@ -129,42 +129,37 @@ class SparseTargetLoss(SmoothedLoss):
 
     def _taught(
         self, gold: Tensor, ids: Tensor | None, logprobs: Tensor | None, histories: Tensor | None, size: int
-    ) -> tuple[list[Tensor], list[Tensor], list[int]]:
-        """The fields of `Teacher`, the table and its facts; the first two empty without a teacher."""
+    ) -> PlannedBatch:
+        """What is known before the logits, with the teacher as it is given; no plan without a teacher."""
         if ids is None or logprobs is None:
             if self._training or ids is not None or logprobs is not None:
                 raise InputError("the teacher is missing", hint="pass ids and logprobs, each (batch, time, k)")
-            return [], [], [int(fact) for fact in TableFacts()[:-1]]
+            return PlannedBatch(gold.reshape(-1))
         check_teacher_shapes(gold, ids, logprobs, size)
         words, probs = operators.teacher(
             ids, logprobs.detach(), gold, size, self.tail == "renormalize", self.temperature
         )
-        table, facts, entropies = self._tail_of(size, gold.device)
-        states, shifts = self._states(gold, histories, table, facts)
-        gamma = torch.full_like(gold.reshape(-1), self.gamma if self._training else 0.0, dtype=torch.float32)
-        return [states, shifts, words, probs, gamma, entropies[states]], table, facts
+        batch, entropies = self._with_tail(PlannedBatch(gold.reshape(-1)), size)
+        states, none = self._states(gold, histories, batch), torch.full_like(batch.labels, -1)
+        gamma = torch.full_like(batch.labels, self.gamma if self._training else 0.0, dtype=torch.float32)
+        return batch._replace(plan=Teacher(states, none, words, probs, gamma, entropies[states]))
 
-    def _tail_of(self, size: int, device: torch.device) -> tuple[list[Tensor], list[int], Tensor]:
-        """The table, its facts, and the entropies of its rows; no table where words are left out."""
-        facts, constants = TableFacts() if self.targets is None else self.targets.facts, self.fixed.constants()
-        numbers = [int(fact) for fact in facts[:-1]]
+    def _with_tail(self, batch: PlannedBatch, size: int) -> tuple[PlannedBatch, Tensor]:
+        """The batch with the tail's table, and the entropies of its rows; no table where words are left out."""
+        constants, device = self.fixed.constants(), batch.labels.device
         if self.targets is not None:
-            return list(self.targets.table), numbers, constants["entropies"]
+            return batch._replace(table=self.targets.table, facts=self.targets.facts), constants["entropies"]
         if self.tail in ("drop", "renormalize"):
-            return [], numbers, constants["entropies"]
+            return batch, constants["entropies"]
         base = torch.full((size,), 1 / size, device=device) if self.tail == "uniform" else constants["base"]
-        return list(table_of_base(base)), numbers, torch.special.entr(base).sum()[None]
+        return batch._replace(table=table_of_base(base)), torch.special.entr(base).sum()[None]
 
-    def _states(
-        self, gold: Tensor, histories: Tensor | None, table: list[Tensor], facts: list[int]
-    ) -> tuple[Tensor, Tensor]:
-        """The node of each position's history, and its slot shift, which no token form has."""
-        none = torch.full_like(gold.reshape(-1), -1)
+    def _states(self, gold: Tensor, histories: Tensor | None, batch: PlannedBatch) -> Tensor:
+        """The node of each position's history."""
         if self.targets is None:
-            return none, none.clone()
+            return torch.full_like(batch.labels, -1)
         check_histories(gold, histories, self.targets.order)
-        states, *_ = operators.plan(*self._contexts(gold, histories), table, facts)
-        return states, none
+        return operators.planned(self._contexts(gold, histories, self.targets.vocab.bos), batch).nodes[0]
 
 
 class SparseTargetCrossEntropy(SparseTargetLoss):
@@ -197,16 +192,12 @@ class SparseTargetCrossEntropy(SparseTargetLoss):
         a table as those of SmoothedCrossEntropy; so is `num_items`. Under no_grad or in eval mode the total is the
         plain NLL, and the teacher may be left out.
         """
-        check_call(logits, others, "call the loss in compute_loss, with the columns of the teacher")
-        refuse_sharded(logits)
-        check_shapes(logits, labels)
-        self._check_vocabulary(logits.shape[-1], "logits")
-        gold = self._gold(labels, logits.shape[-1])
-        plan, table, facts = self._taught(gold, ids, logprobs, histories, logits.shape[-1])
-        rows = rows_of(plan, table, facts)
-        if plan:
-            plan = [*plan[:2], *operators.completed(plan, rows, table, facts)]
-        return TeacherParts(*self._planned_losses(logits, labels, gold, num_items, (plan, rows, table, facts)))
+        gold = self._gold_of_logits(
+            logits, labels, others, "call the loss in compute_loss, with the columns of the teacher"
+        )
+        batch = operators.with_rows(self._taught(gold, ids, logprobs, histories, logits.shape[-1]))
+        batch = batch if batch.plan is None else operators.with_target(batch)
+        return TeacherParts(*self._losses(logits, gold, num_items, batch))
 
 
 class LinearSparseTargetCrossEntropy(SparseTargetLoss):
@@ -232,8 +223,8 @@ class LinearSparseTargetCrossEntropy(SparseTargetLoss):
     ) -> TeacherParts:
         """The loss of hidden states that predict the labels at the same positions; see SparseTargetCrossEntropy."""
         gold = self._gold_of_hidden(hidden, weight, labels)
-        taught = self._taught(gold, ids, logprobs, histories, len(weight))
-        return TeacherParts(*self._linear_losses(hidden, weight, bias, gold, num_items, taught))
+        batch = self._taught(gold, ids, logprobs, histories, len(weight))
+        return TeacherParts(*self._linear_losses(hidden, weight, bias, gold, num_items, batch))
 
 
 def check_teacher_shapes(labels: Tensor, ids: Tensor, logprobs: Tensor, size: int) -> None:

@@ -7,7 +7,7 @@ float32; hidden states and table are read where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -20,9 +20,7 @@ from lidstone.loss.kernels.cpu import dense_dot
 from lidstone.loss.kernels.protocol import (
     HistoryRows,
     Kernels,
-    Plan,
-    TableFacts,
-    TableTensors,
+    PlannedBatch,
     Teacher,
     completed,
     is_host_readable,
@@ -41,20 +39,18 @@ class OutputHead(NamedTuple):
     bias: Tensor | None  # (V,)
     dtype: torch.dtype
     """in which hidden states are multiplied"""
-    wants: tuple[bool, bool, bool]
+    wants: Sequence[bool]
     """the gradients of hidden states, weight and bias"""
 
 
 def linear_losses(
     hidden: Tensor,  # (positions, d)
     head: OutputHead,
-    labels: Tensor,  # (positions,), -1 where ignored
     scale: Tensor,  # (positions,), of each position in the total
-    plan: Plan | None,
-    table: TableTensors | None,
-    facts: TableFacts,
+    batch: PlannedBatch,
 ) -> tuple[Tensor, LinearGradients]:
     """The weighted sums of total, nll, plus and minus, (4,), and the gradients of the total."""
+    labels, plan, _, table, facts = batch
     kernels, gradients, base = kernels_for(hidden.device, facts), LinearGradients(hidden, head, scale), None
     if plan is not None and table is not None and kernels.BASE_AROUND_LOGITS:
         base = ProjectedBase(table.base, head.weight, head.bias)
@@ -65,16 +61,16 @@ def linear_losses(
     skips = is_host_readable(hidden.device) and (kernels.BASE_AROUND_LOGITS or facts.dense)
     width = len(head.weight) * (4 if kernels.BASE_AROUND_LOGITS else head.dtype.itemsize)  # bytes of a row of logits
     sums, cut = torch.zeros(4, device=hidden.device), list(chunks(labels, width, skips))
-    plans = [None if plan is None else _part(plan, chunk) for chunk in cut]
+    parts = [batch.at(chunk) for chunk in cut]
     rows: Iterator[HistoryRows | None] = repeat(None)
     if kernels.EXPANDS_ROWS and plan is not None and table is not None:
-        rows = history_rows([part for part in plans if part is not None], table, facts)
-    for chunk, part in zip(cut, plans, strict=True):
+        rows = history_rows(parts)
+    for chunk, part in zip(cut, parts, strict=True):
         states = hidden[chunk]
         if head.wants[1] and not skips:  # zeros for the product that gives the gradient of the weight
-            states = states.masked_fill((labels[chunk] < 0)[:, None], 0.0)
-        batch = (states, labels[chunk], scale[chunk], part, next(rows))
-        sums += _one_chunk(kernels, chunk, batch, head, (table, facts), base, gradients)
+            states = states.masked_fill((part.labels < 0)[:, None], 0.0)
+        found = part._replace(rows=next(rows))
+        sums += _one_chunk(kernels, chunk, states, scale[chunk], found, head, base, gradients)
     if base is not None:
         base.pull_weight(gradients)
     if is_host_readable(hidden.device):
@@ -102,38 +98,30 @@ def chunk_bytes(device: torch.device) -> int:
     return max(CHUNK_BYTES, (free + unused) // SHARE_OF_FREE_MEMORY)
 
 
-def _part(plan: Plan, chunk: Any) -> Plan:
-    """The coefficients of a chunk; those that the kernels leave out stay empty."""
-    return type(plan)(*(tensor[chunk] if len(tensor) else tensor for tensor in plan))
-
-
 def _one_chunk(
     kernels: Kernels,
     chunk: Any,
-    batch: tuple[Tensor, Tensor, Tensor, Plan | None, HistoryRows | None],
+    hidden: Tensor,
+    scale: Tensor,
+    batch: PlannedBatch,
     head: OutputHead,
-    table: tuple[TableTensors | None, TableFacts],
     base: ProjectedBase | None,
     gradients: LinearGradients,
 ) -> Tensor:
     """The weighted sums of one chunk; its gradients are added on the way."""
-    hidden, labels, scale, plan, rows = batch
-    if isinstance(plan, Teacher):
-        plan = completed(plan, rows, *table, kernels)
+    if isinstance(batch.plan, Teacher):
+        batch = completed(batch, kernels)
     logits = linear(hidden.to(head.dtype), head.weight, head.bias)
     if kernels.BASE_AROUND_LOGITS:
         logits = logits.float()
-    found = kernels.losses(logits, labels, plan, rows, *table, base_dots=None if base is None else base.dots(hidden))
+    found = kernels.losses(logits, batch, base_dots=None if base is None else base.dots(hidden))
     if any(head.wants):
         relative = scale / gradients.unit
-        gradient = kernels.gradient(
-            logits, labels, plan, rows, found.saved, relative, *table, inplace=True, base=base is None
-        )
+        gradient = kernels.gradient(logits, batch, found.saved, relative, inplace=True, base=base is None)
         gradients.add(chunk, gradient, hidden, head)
-        if base is not None and plan is not None and table[0] is not None:
-            base.pull_hidden(gradients, chunk, hidden, relative * plan.of_row(table[0]) * found.saved[2])
-    counted = labels >= 0
-    return torch.stack([torch.where(counted, part * scale, 0.0).sum() for part in found[:4]])
+        if base is not None:
+            base.pull_hidden(gradients, chunk, hidden, relative * batch.coefficients()[2] * found.saved[2])
+    return torch.stack([torch.where(batch.labels >= 0, part * scale, 0.0).sum() for part in found[:4]])
 
 
 class LinearGradients:

@@ -28,14 +28,7 @@ from numba import njit
 from torch import Tensor
 
 from lidstone.loss.checks import check_ids
-from lidstone.loss.kernels.protocol import (
-    Coefficients,
-    HistoryRows,
-    PositionLosses,
-    SparseTarget,
-    TableFacts,
-    TableTensors,
-)
+from lidstone.loss.kernels.protocol import Coefficients, PlannedBatch, PositionLosses, SparseTarget
 
 BASE_AROUND_LOGITS = True
 EXPANDS_ROWS = False
@@ -43,109 +36,76 @@ ROWS_AT_ONCE = 64  # so that a block of logits stays in the cache between the pa
 FAR = 128.0  # rows whose log-sum-exp is larger are shifted: below it float32 loses less than 1e-5 of a loss
 
 
-def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFacts) -> Coefficients:
+def plan(contexts: Tensor, batch: PlannedBatch) -> Coefficients:
     """The coefficients of each position; see `Kernels.plan`."""
+    table, labels, positions = batch.table, batch.labels, len(batch.labels)
+    assert table is not None
     check_ids(contexts, "histories", len(table.tokens) - 2)
-    positions = labels.numel()
     states, shifts = (torch.empty(positions, dtype=torch.int64) for _ in range(2))
     known, z, smoothed = torch.empty(positions, dtype=torch.bool), torch.empty(positions), torch.empty(positions)
     found = Coefficients(states, shifts, known, z, smoothed)
-    ids = _arrays(labels.reshape(-1), contexts.reshape(-1), table.tokens, table.base, table.predicted)
-    batch = (*ids, *_arrays(table.zs, table.shifts), np.int64(contexts.shape[-1]), facts.order)
-    _in_threads(_plan, positions, facts, table, batch, _arrays(*found))
+    ids = _arrays(labels, contexts.reshape(-1), table.tokens, table.base, table.predicted)
+    given = (*ids, *_arrays(table.zs, table.shifts), np.int64(contexts.shape[-1]), batch.facts.order)
+    _in_threads(_plan, batch, given, _arrays(*found))
     return found
 
 
-def losses(
-    logits: Tensor,  # (..., V)
-    labels: Tensor,  # (positions,), negative where ignored
-    plan: Coefficients | SparseTarget | None,
-    rows: HistoryRows | None,
-    table: TableTensors | None,
-    facts: TableFacts,
-    base_dots: Tensor | None = None,
-) -> PositionLosses:
+def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
+    labels, plan, _, table, facts = batch
     z = logits.detach().reshape(-1, logits.shape[-1]).float().contiguous()
     z, shift, lse = _near(z)
     gold = z.gather(1, labels.clamp(min=0)[:, None])[:, 0]
     nll, none = lse - gold, torch.zeros_like(lse)
+    sparse, taken, base_weight = none, none, none
+    if plan is not None and table is not None:
+        sparse, taken, base_weight = dot(z, batch)
+        if base_dots is None or bool(shift.any()):
+            base_dots = dense_dot(z, table.base)
+    on_base = none if base_dots is None else base_weight * base_dots
+    saved = torch.stack([shift, lse, base_weight])
     if isinstance(plan, SparseTarget):
-        return _taught(z, nll, shift, lse, plan, table, facts, base_dots)
+        logs = (z.gather(1, plan.ids) - lse[:, None]).clamp_(min=torch.finfo(z.dtype).min)  # a value of 0 silences -inf
+        cross = -(plan.values * logs).sum(-1)
+        cross += torch.where(plan.tail > 0, plan.tail * (lse - sparse - on_base), 0.0)
+        return PositionLosses(plan.total(nll, cross), nll, cross, cross - plan.entropy, saved)
     if plan is None or table is None:
-        return PositionLosses(nll, nll, none, none, torch.stack([shift, lse, none]))
-    sparse, taken, base_weight = dot(z, plan, table, facts)
-    if base_dots is None or bool(shift.any()):
-        base_dots = dense_dot(z, table.base)
-    smoothed = sparse + base_weight * base_dots
+        return PositionLosses(nll, nll, none, none, saved)
+    assert isinstance(plan, Coefficients)
     plus, minus = plan.strengths(table)
-    plus = plus * (plan.z * lse - smoothed + plan.label_smoothed * gold)  # g+ Z H(p+, q)
+    plus = plus * (plan.z * lse - (sparse + on_base) + plan.label_smoothed * gold)  # g+ Z H(p+, q)
     if not facts.ngram:
         taken = plan.z * gold
     elif len(table.dense_minus):
         taken = dense_dot(z, table.dense_minus)
     minus = minus * (plan.z * lse - taken)  # -+ g- Z H(p-, q)
-    return PositionLosses(nll + plus + minus, nll, plus, minus, torch.stack([shift, lse, base_weight]))
-
-
-def _taught(
-    z: Tensor,  # (positions, V)
-    nll: Tensor,
-    shift: Tensor,
-    lse: Tensor,
-    target: SparseTarget,
-    table: TableTensors | None,
-    facts: TableFacts,
-    base_dots: Tensor | None,
-) -> PositionLosses:
-    """The losses with a teacher."""
-    logs = (z.gather(1, target.ids) - lse[:, None]).clamp_(min=torch.finfo(z.dtype).min)  # a value of 0 silences -inf
-    cross, base_weight = -(target.values * logs).sum(-1), torch.zeros_like(lse)
-    if table is not None:
-        sparse, _, base_weight = dot(z, target, table, facts)
-        if base_dots is None or bool(shift.any()):
-            base_dots = dense_dot(z, table.base)
-        cross += torch.where(target.tail > 0, target.tail * (lse - sparse - base_weight * base_dots), 0.0)
-    saved = torch.stack([shift, lse, base_weight])
-    return PositionLosses(target.total(nll, cross), nll, cross, cross - target.entropy, saved)
+    return PositionLosses(nll + plus + minus, nll, plus, minus, saved)
 
 
 def gradient(
     logits: Tensor,  # (..., V)
-    labels: Tensor,
-    plan: Coefficients | SparseTarget | None,
-    rows: HistoryRows | None,
+    batch: PlannedBatch,
     saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
     scale: Tensor,  # (positions,)
-    table: TableTensors | None,
-    facts: TableFacts,
     *,
     inplace: bool = False,
     base: bool = True,
 ) -> Tensor:
     """The gradient of scale * losses; see `Kernels.gradient`."""
+    labels, plan, _, table, _ = batch
     ours = inplace and logits.dtype == torch.float32 and logits.is_contiguous()
     z = logits.detach() if ours else logits.detach().to(torch.float32, copy=True).contiguous()
     z = z.view(-1, logits.shape[-1])
     if bool(saved[0].any()):
         z.sub_(saved[0][:, None])
-    if isinstance(plan, SparseTarget):
-        mass, label, row = (scale * each for each in plan.coefficients())
-        _softmax_(z, saved[1], mass, row * saved[2] if base and table else None, table.base if table else None)
-        if table is not None:
-            scatter(z, plan.states, plan.shifts, table, facts, row, torch.zeros_like(row))
-        z.scatter_add_(1, plan.ids, (-scale * plan.gamma)[:, None] * plan.values)
-    elif plan is None or table is None:
-        _softmax_(z, saved[1], scale, None, None)
-        label = scale
-    else:
-        plus, minus = plan.strengths(table)
-        mass, label = scale * (1.0 + (plus + minus) * plan.z), 1.0 - plus * plan.label_smoothed
-        label = scale * (label if facts.ngram else label + minus * plan.z)
-        _softmax_(z, saved[1], mass, scale * plus * saved[2] if base else None, table.base)
+    mass, label, row, minus = (scale * each for each in batch.coefficients())
+    _softmax_(z, saved[1], mass, row * saved[2] if base else None, None if table is None else table.base)
+    if plan is not None and table is not None:
         if len(table.dense_minus):
-            z.addr_(scale * minus, table.dense_minus, alpha=-1)
-        scatter(z, plan.states, plan.shifts, table, facts, scale * plus, scale * minus)
+            z.addr_(minus, table.dense_minus, alpha=-1)
+        scatter(z, batch, row, minus)
+    if isinstance(plan, SparseTarget):
+        z.scatter_add_(1, plan.ids, (-scale * plan.gamma)[:, None] * plan.values)
     z.scatter_add_(1, labels.clamp(min=0)[:, None], -label[:, None])
     return logits.copy_(z.view_as(logits)) if inplace and not ours else z.view_as(logits).to(logits.dtype)
 
@@ -194,34 +154,23 @@ def dense_dot(logits: Tensor, row: Tensor) -> Tensor:
     return product
 
 
-def dot(
-    logits: Tensor, plan: Coefficients | SparseTarget, table: TableTensors, facts: TableFacts
-) -> tuple[Tensor, Tensor, Tensor]:
+def dot(logits: Tensor, batch: PlannedBatch) -> tuple[Tensor, Tensor, Tensor]:
     """Of logits (positions, V), float32: <sparse rows, z>, <Z p-, z>, and the weight of the base under the rows."""
     found = torch.zeros(len(logits)), torch.zeros(len(logits)), torch.zeros(len(logits))
-    _in_threads(_dot, len(logits), facts, table, *_arrays(logits, plan.states, plan.shifts, *found))
+    _in_threads(_dot, batch, *_arrays(logits, *batch.nodes, *found))
     return found
 
 
-def scatter(
-    total: Tensor,  # (positions, V)
-    states: Tensor,
-    shifts: Tensor,
-    table: TableTensors,
-    facts: TableFacts,
-    plus: Tensor,  # (positions,)
-    minus: Tensor,
-) -> None:
+def scatter(total: Tensor, batch: PlannedBatch, plus: Tensor, minus: Tensor) -> None:
     """Subtract sparse rows from numbers; see `Kernels.scatter`."""
-    _in_threads(_scatter, len(total), facts, table, *_arrays(total, states, shifts, plus, minus))
+    _in_threads(_scatter, batch, *_arrays(total, *batch.nodes, plus, minus))
 
 
-def probabilities(
-    ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
-) -> Tensor:
+def probabilities(ids: Tensor, batch: PlannedBatch) -> Tensor:
     """p~(id|h) of ids (positions, k); see `Kernels.probabilities`."""
+    assert batch.table is not None
     found = torch.empty(ids.shape)
-    _in_threads(_probabilities, len(ids), facts, table, *_arrays(ids, states, table.base, found))
+    _in_threads(_probabilities, batch, *_arrays(ids, batch.nodes[0], batch.table.base, found))
     return found
 
 
@@ -244,18 +193,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_again)
 
 
-def _in_threads(
-    kernel: Callable[..., None], positions: int, facts: TableFacts, table: TableTensors, *batch: Any
-) -> None:
+def _in_threads(kernel: Callable[..., None], batch: PlannedBatch, *given: Any) -> None:
     """Run a kernel on the positions, shared among as many threads as torch uses."""
-    t = table
+    t, ngram, positions = batch.table, batch.facts.ngram, len(batch.labels)
+    assert t is not None
     first, words, *rest = _arrays(t.first, t.words, t.suffixes, t.rows, t.backoffs, t.plus, t.minus)
     arrays = (first, words.view(np.uint32), *rest)
     jobs = max(1, min(torch.get_num_threads(), positions))
     if jobs == 1:
-        return kernel(0, positions, facts.ngram, arrays, *batch)
+        return kernel(0, positions, ngram, arrays, *given)
     cuts = [positions * job // jobs for job in range(jobs + 1)]
-    tasks = [_pool(jobs).submit(kernel, cuts[job], cuts[job + 1], facts.ngram, arrays, *batch) for job in range(jobs)]
+    tasks = [_pool(jobs).submit(kernel, cuts[job], cuts[job + 1], ngram, arrays, *given) for job in range(jobs)]
     for task in tasks:
         task.result()
 

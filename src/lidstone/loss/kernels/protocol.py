@@ -26,12 +26,12 @@ A teacher's top words, completed by a tail (`SparseTarget`), are k more values o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -120,10 +120,6 @@ class Coefficients(NamedTuple):
         """`plus` and `minus` of each position: the strengths of this step, 0 where plain."""
         return table.strengths[0] * self.known, table.strengths[1] * self.known
 
-    def of_row(self, table: TableTensors) -> Tensor:
-        """The coefficient of each position's row."""
-        return self.strengths(table)[0]
-
 
 class Teacher(NamedTuple):
     """The words that a teacher names at each position, as they are given."""
@@ -170,13 +166,6 @@ class SparseTarget(NamedTuple):
         label = 1 - self.gamma
         return torch.addcmul(label, self.gamma, self.mass), label, self.gamma * self.tail
 
-    def of_row(self, table: TableTensors) -> Tensor:
-        """The coefficient of each position's row."""
-        return self.gamma * self.tail
-
-
-Plan = Coefficients | Teacher | SparseTarget
-
 
 class HistoryRows(NamedTuple):
     """The dense rows of a batch's distinct histories, for tensor kernels."""
@@ -185,6 +174,64 @@ class HistoryRows(NamedTuple):
     """(positions,): the row of each position"""
     values: Tensor
     """(histories, V, 1): p~; ngram: (histories, V, 2), Z p+ and Z p-"""
+
+
+class PlannedBatch(NamedTuple):
+    """What is known of a batch before its logits: what the kernels and the operators take with them."""
+
+    labels: Tensor
+    """(positions,), -1 where ignored"""
+    plan: Coefficients | Teacher | SparseTarget | None = None
+    """None: plain cross-entropy"""
+    rows: HistoryRows | None = None
+    """None where the kernels look n-grams up themselves"""
+    table: TableTensors | None = None
+    facts: TableFacts = TableFacts()
+
+    def at(self, positions: Any) -> PlannedBatch:
+        """Some of the positions, without rows; coefficients that the kernels leave out stay empty."""
+        plan = self.plan
+        if plan is not None:
+            plan = type(plan)(*(tensor[positions] if len(tensor) else tensor for tensor in plan))
+        return self._replace(labels=self.labels[positions], plan=plan, rows=None)
+
+    @property
+    def nodes(self) -> tuple[Tensor, Tensor]:
+        """The node of each history, and its slot shift."""
+        assert self.plan is not None
+        return self.plan[0], self.plan[1]
+
+    def coefficients(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of softmax, label, row and Z p- in the gradient; (positions,)."""
+        if isinstance(self.plan, SparseTarget):
+            mass, label, row = self.plan.coefficients()
+            return mass, label, row, torch.zeros_like(row)
+        if self.table is None or not isinstance(self.plan, Coefficients):
+            one = torch.ones_like(self.labels, dtype=torch.float32)
+            return one, one, torch.zeros_like(one), torch.zeros_like(one)
+        (plus, minus), z = self.plan.strengths(self.table), self.plan.z
+        label = 1.0 - plus * self.plan.label_smoothed
+        return 1.0 + (plus + minus) * z, label if self.facts.ngram else label + minus * z, plus, minus
+
+    def packed(self) -> tuple[list[Tensor], list[int], str]:
+        """As the operators take it: tensors, whole numbers, and the name of the process group."""
+        plan, rows, table = (tuple(part or ()) for part in (self.plan, self.rows, self.table))
+        return [self.labels, *plan, *rows, *table], [*map(int, self.facts[:-1]), len(plan), len(rows)], self.facts.group
+
+    @classmethod
+    def unpacked(cls, tensors: Sequence[Tensor], facts: Sequence[int], group: str = "") -> PlannedBatch:
+        """Undo `packed`. The kinds of plans are told apart by their length."""
+        order, ngram, steps, start, dense, plans, rows = facts
+        plan, rest = tensors[1 : 1 + plans], tensors[1 + plans :]
+        return cls(
+            tensors[0],
+            {len(kind._fields): kind for kind in (Coefficients, Teacher, SparseTarget)}[plans](*plan)
+            if plans
+            else None,
+            HistoryRows(*rest[:rows]) if rows else None,
+            TableTensors(*rest[rows:]) if rest[rows:] else None,
+            TableFacts(order, bool(ngram), steps, start, bool(dense), group),
+        )
 
 
 class PositionLosses(NamedTuple):
@@ -206,34 +253,24 @@ class Kernels(Protocol):
     EXPANDS_ROWS: bool
     """whether `losses` and `gradient` need the rows of `history_rows`; others look n-grams up themselves"""
 
-    def plan(self, labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFacts) -> Coefficients:
-        """The coefficients of labels and contexts (batch, time): the token at each position and the one before it.
+    def plan(self, contexts: Tensor, batch: PlannedBatch) -> Coefficients:
+        """The coefficients of a batch without a plan; contexts (batch, time) hold the token before each label.
 
-        A label of -1 is ignored. A negative context is unknown and cuts the history (see `text/history.py`).
+        A negative context is unknown and cuts the history (see `text/history.py`).
         """
 
-    def losses(
-        self,
-        logits: Tensor,  # (..., V)
-        labels: Tensor,  # (positions,), negative where ignored
-        plan: Coefficients | SparseTarget | None,
-        rows: HistoryRows | None,
-        table: TableTensors | None,
-        facts: TableFacts,
-        base_dots: Tensor | None = None,  # base . z of each position, where the caller knows it
-    ) -> PositionLosses:
-        """The loss of each position and its parts; plain negative log-likelihood without a plan."""
+    def losses(self, logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
+        """The loss of each position of logits (..., V) and its parts; plain negative log-likelihood without a plan.
+
+        `base_dots` is base . z of each position, where the caller knows it.
+        """
 
     def gradient(
         self,
         logits: Tensor,  # (..., V)
-        labels: Tensor,
-        plan: Coefficients | SparseTarget | None,
-        rows: HistoryRows | None,
+        batch: PlannedBatch,
         saved: Tensor,
         scale: Tensor,  # (positions,)
-        table: TableTensors | None,
-        facts: TableFacts,
         *,
         inplace: bool = False,
         base: bool = True,
@@ -244,40 +281,28 @@ class Kernels(Protocol):
         caller's.
         """
 
-    def scatter(
-        self,
-        total: Tensor,  # (positions, V)
-        states: Tensor,
-        shifts: Tensor,
-        table: TableTensors,
-        facts: TableFacts,
-        plus: Tensor,  # (positions,)
-        minus: Tensor,
-    ) -> None:
-        """Subtract plus * rows + minus * Z p- from numbers, in place; not the base."""
+    def scatter(self, total: Tensor, batch: PlannedBatch, plus: Tensor, minus: Tensor) -> None:
+        """Subtract plus (positions,) * rows + minus * Z p- from numbers (positions, V), in place; not the base."""
 
-    def probabilities(
-        self, ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
-    ) -> Tensor:
+    def probabilities(self, ids: Tensor, batch: PlannedBatch) -> Tensor:
         """p~(id|h) of ids (positions, k), none negative."""
 
 
-def completed(
-    plan: Teacher, rows: HistoryRows | None, table: TableTensors | None, facts: TableFacts, kernels: Kernels
-) -> SparseTarget:
-    """A teacher with its tail; without a table the teacher is what its words are.
+def completed(batch: PlannedBatch, kernels: Kernels) -> PlannedBatch:
+    """A batch with a teacher, with its tail; without a table the teacher is what its words are.
 
         alpha = (1 - sum_k t_k) / (1 - sum_k p~(id_k|h))
 
     Where the tail leaves at most `ROOM` to other words, the teacher's own are normalised instead.
     """
-    states, shifts, ids, probs, gamma, row_entropy = plan
+    assert isinstance(batch.plan, Teacher)
+    states, shifts, ids, probs, gamma, row_entropy = batch.plan
     used, total, entr = ids >= 0, probs.sum(-1), torch.special.entr
     ids = ids.clamp(min=0)
-    if table is None:
+    if batch.table is None:
         tail, values, mass, entropy = torch.zeros_like(total), probs.clone(), total, entr(probs).sum(-1)
     else:
-        kept = torch.where(used, kernels.probabilities(ids, states, rows, table, facts), 0.0)
+        kept = torch.where(used, kernels.probabilities(ids, batch), 0.0)
         room = 1 - kept.sum(-1)
         wide = room > ROOM
         tail = torch.where(wide, (1 - total).clamp(min=0) / room, 0.0)
@@ -285,7 +310,8 @@ def completed(
         values, mass = probs - tail[:, None] * kept, torch.addcmul(probs.sum(-1), tail, room)
         unnamed = tail * (row_entropy - entr(kept).sum(-1)) + entr(tail) * room
         entropy = entr(probs).sum(-1) + torch.where(tail > 0, unnamed, 0.0)
-    return SparseTarget(states, shifts, ids, values, tail, mass, torch.where(mass > 0, gamma, 0.0), entropy)
+    target = SparseTarget(states, shifts, ids, values, tail, mass, torch.where(mass > 0, gamma, 0.0), entropy)
+    return batch._replace(plan=target)
 
 
 def kernel_name(device: torch.device, dense: bool = False) -> str:

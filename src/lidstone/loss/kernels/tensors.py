@@ -25,7 +25,7 @@ from lidstone.loss.checks import check_ids
 from lidstone.loss.kernels.protocol import (
     Coefficients,
     HistoryRows,
-    Plan,
+    PlannedBatch,
     PositionLosses,
     SparseTarget,
     TableFacts,
@@ -39,25 +39,20 @@ _MANY = 2**40  # more n-grams than a batch can have: two numbers travel to the h
 _lookups: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFacts) -> Coefficients:
+def plan(contexts: Tensor, batch: PlannedBatch) -> Coefficients:
     """The coefficients of each position; see `Kernels.plan`."""
+    table, facts = batch.table, batch.facts
+    assert table is not None
     states = find_histories(contexts, table, facts).reshape(-1)
     # where a history is not whole, its rows are 0, and so is Z
     z = lookup(table, facts).zs[states] if facts.ngram else table.base.new_empty(0)
-    known = table.predicted[labels.reshape(-1)]
+    known = table.predicted[batch.labels]
     return Coefficients(states, states.new_empty(0), known, z, table.base.new_empty(0))
 
 
-def losses(
-    logits: Tensor,  # (..., columns)
-    labels: Tensor,  # (positions,), negative where ignored
-    plan: Coefficients | SparseTarget | None,
-    rows: HistoryRows | None,
-    table: TableTensors | None,
-    facts: TableFacts,
-    base_dots: Tensor | None = None,
-) -> PositionLosses:
+def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
+    labels, plan, rows, table, facts = batch
     scores = logits.detach().reshape(-1, logits.shape[-1]).float()
     logs = torch.log_softmax(scores, -1)
     if facts.group:
@@ -76,7 +71,7 @@ def losses(
     logs.clamp_(min=torch.finfo(logs.dtype).min)  # a zero of a row silences a logit of -inf
     products = list(own.mul_(logs[:, :, None]).sum(1).unbind(1))
     share, (gold, *products), added = _add_up(scores, facts, here, [gold, *products], [*masses], [*smoothed, *masses])
-    return _parts(gold, products, added, plan, labels, (share, here), table, facts)
+    return _parts(batch, gold, products, added, (share, here))
 
 
 def _taught(logs: Tensor, gold: Tensor, rows: HistoryRows | None, target: SparseTarget) -> PositionLosses:
@@ -92,19 +87,18 @@ def _taught(logs: Tensor, gold: Tensor, rows: HistoryRows | None, target: Sparse
 
 
 def _parts(
+    batch: PlannedBatch,
     gold: Tensor,  # (positions,), log q(y)
     products: list[Tensor],  # of row and log-probabilities
     added: list[Tensor],  # token: p~(y); then, with class weights, the sums of the rows
-    plan: Coefficients,
-    labels: Tensor,
     divided: tuple[Tensor | None, Tensor | None],  # share and here, as `_add_up` and `_places` give them
-    table: TableTensors,
-    facts: TableFacts,
 ) -> PositionLosses:
     """The parts, and for the gradient the coefficients of softmax, label and row.
 
     Class weights w make sums over words of w(word) * target(word) of what is 1 and Z without them.
     """
+    labels, plan, _, table, facts = batch
+    assert isinstance(plan, Coefficients) and table is not None
     (plus, minus), nll, weighted = plan.strengths(table), -gold, len(table.weight) > 0
     one = lookup(table, facts).one
     own, whole = (table.weight[labels.clamp(min=0)], added[-1]) if weighted else (one, one)  # of onehot and p~
@@ -127,18 +121,15 @@ def _parts(
 
 def gradient(
     logits: Tensor,  # (..., columns)
-    labels: Tensor,
-    plan: Coefficients | SparseTarget | None,
-    rows: HistoryRows | None,
-    saved: Tensor,  # (3, positions)
+    batch: PlannedBatch,
+    saved: Tensor,  # (3, positions): the coefficients of softmax, label and row
     scale: Tensor,  # (positions,)
-    table: TableTensors | None,
-    facts: TableFacts,
     *,
     inplace: bool = False,
     base: bool = True,
 ) -> Tensor:
     """The gradient of scale * losses; see `Kernels.gradient`."""
+    labels, plan, rows, table, facts = batch
     found = torch.softmax(logits.detach().reshape(-1, logits.shape[-1]).float(), -1)
     mass, label, row = (saved * scale).unbind()
     found.mul_(mass[:, None]).masked_fill_((mass == 0)[:, None], 0.0)  # what does not count may be NaN
@@ -157,28 +148,17 @@ def _target(rows: HistoryRows, table: TableTensors, facts: TableFacts) -> Tensor
     return (rows.values.view(-1, 2) @ table.strengths).view(rows.values.shape[:2])
 
 
-def scatter(
-    total: Tensor,  # (positions, V)
-    states: Tensor,
-    shifts: Tensor,
-    table: TableTensors,
-    facts: TableFacts,
-    plus: Tensor,  # (positions,)
-    minus: Tensor,
-) -> None:
+def scatter(total: Tensor, batch: PlannedBatch, plus: Tensor, minus: Tensor) -> None:
     """Subtract sparse rows from numbers; see `Kernels.scatter`."""
-    which, values = expand(states, table, facts, base=False)
+    which, values = expand(batch, base=False)
     for rows, strength in zip(values.unbind(2), (plus, minus), strict=False):
         total.addcmul_(rows[which], strength[:, None], value=-1)
 
 
-def probabilities(
-    ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
-) -> Tensor:
-    """p~(id|h) of ids (positions, k); see `Kernels.probabilities`."""
-    if rows is None:
-        raise ValueError("the tensor kernels read probabilities off the rows")
-    return rows.values[rows.which[:, None], ids, 0]
+def probabilities(ids: Tensor, batch: PlannedBatch) -> Tensor:
+    """p~(id|h) of ids (positions, k), read off the rows; see `Kernels.probabilities`."""
+    assert batch.rows is not None
+    return batch.rows.values[batch.rows.which[:, None], ids, 0]
 
 
 def _times(tensor: Tensor, factor: Tensor | None) -> Tensor:
@@ -256,28 +236,30 @@ def distinct(states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.full_like(states, -1).scatter_(0, places, ascending), which, places[-1]
 
 
-def expand(states: Tensor, table: TableTensors, facts: TableFacts, base: bool = True) -> HistoryRows:
-    """The row of each state, (positions,), and the rows, (distinct states, V, C); base=False leaves the base out."""
+def expand(batch: PlannedBatch, base: bool = True) -> HistoryRows:
+    """The row of each position, and the rows, (distinct states, V, C); base=False leaves the base out."""
+    states, table, facts = batch.nodes[0], batch.table, batch.facts
+    assert table is not None
     given = lookup(table, facts)
     dense = given.base if base else torch.zeros_like(given.base)
     if facts.order == 1 or not len(states):
-        return _base_alone(states, dense)
+        return HistoryRows(torch.zeros_like(states), dense[None].repeat(min(1, len(states)), 1, 1))
     listed = list_ngrams(states, given)
-    return HistoryRows(
-        listed.which, dense_rows(listed, int(listed.size), dense, table, facts)
-    )  # the one time that the host waits
+    return HistoryRows(listed.which, dense_rows(listed, int(listed.size), dense, given))  # the one time the host waits
 
 
-def history_rows(plans: Sequence[Plan], table: TableTensors, facts: TableFacts) -> Iterator[HistoryRows]:
+def history_rows(batches: Sequence[PlannedBatch]) -> Iterator[HistoryRows]:
     """`expand` of each chunk of a batch, one at a time; the host waits once, before the first."""
-    given = lookup(table, facts)
-    if facts.order == 1 or not all(len(plan.states) for plan in plans):
-        yield from (expand(plan.states, table, facts) for plan in plans)
+    table, facts = batches[0].table, batches[0].facts
+    assert table is not None
+    if facts.order == 1 or not all(len(batch.labels) for batch in batches):
+        yield from map(expand, batches)
         return
-    listed = [list_ngrams(plan.states, given) for plan in plans]
+    given = lookup(table, facts)
+    listed = [list_ngrams(batch.nodes[0], given) for batch in batches]
     sizes = torch.stack([each.size for each in listed]).tolist()
     for each, size in zip(listed, sizes, strict=True):
-        yield HistoryRows(each.which, dense_rows(each, size, given.base, table, facts))
+        yield HistoryRows(each.which, dense_rows(each, size, given.base, given))
 
 
 class NgramSegments(NamedTuple):
@@ -301,7 +283,7 @@ def list_ngrams(states: Tensor, given: Lookup) -> NgramSegments:
     return NgramSegments(which, chains, ends, torch.add(ends[-1], last, alpha=_MANY))
 
 
-def dense_rows(listed: NgramSegments, size: int, dense: Tensor, table: TableTensors, facts: TableFacts) -> Tensor:
+def dense_rows(listed: NgramSegments, size: int, dense: Tensor, given: Lookup) -> Tensor:
     """The rows of listed histories on top of a dense base (V, C): (distinct states, V, C)."""
     last, ngrams = divmod(size, _MANY)
     weights = listed.chains.view(torch.float32)[..., 2]  # (positions, n), a view
@@ -309,14 +291,9 @@ def dense_rows(listed: NgramSegments, size: int, dense: Tensor, table: TableTens
     numbers = torch.arange(ngrams, device=dense.device)
     segments = torch.searchsorted(listed.ends, numbers, right=True)  # of which history and node
     node = (listed.chains.view(-1, 3).unbind(1)[0] - listed.ends)[segments] + numbers
-    given = lookup(table, facts)
-    places = torch.add(given.places[node], segments // facts.order, alpha=len(dense))
+    places = torch.add(given.places[node], segments // weights.shape[1], alpha=len(dense))
     rows.index_add_(0, places, given.values[node] * weights.view(-1)[segments, None])
     return rows.view(-1, *dense.shape)
-
-
-def _base_alone(states: Tensor, dense: Tensor) -> HistoryRows:
-    return HistoryRows(torch.zeros_like(states), dense[None].repeat(min(1, len(states)), 1, 1))
 
 
 class Lookup(NamedTuple):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from lidstone.loss.kernels.protocol import (
     Coefficients,
-    HistoryRows,
+    PlannedBatch,
     PositionLosses,
     SparseTarget,
     TableFacts,
@@ -35,9 +35,10 @@ POSITIONS_AT_ONCE = 128  # of the search for histories
 NGRAMS_AT_ONCE = 512  # of the lists of a row
 
 
-def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFacts) -> Coefficients:
+def plan(contexts: Tensor, batch: PlannedBatch) -> Coefficients:
     """The coefficients of each position; see `Kernels.plan`."""
-    number = labels.numel()
+    labels, table, facts, number = batch.labels, batch.table, batch.facts, len(batch.labels)
+    assert table is not None
     states, shifts = (labels.new_empty(number, dtype=torch.int64) for _ in range(2))
     z, smoothed = (labels.new_empty(number, dtype=torch.float32) for _ in range(2))
     found = Coefficients(states, shifts, labels.new_empty(number, dtype=torch.bool), z, smoothed)
@@ -54,19 +55,11 @@ def plan(labels: Tensor, contexts: Tensor, table: TableTensors, facts: TableFact
     return found
 
 
-def losses(
-    logits: Tensor,  # (batch, time, V) or (positions, V)
-    labels: Tensor,  # (positions,), negative where ignored
-    plan: Coefficients | SparseTarget | None,
-    rows: HistoryRows | None,
-    table: TableTensors | None,
-    facts: TableFacts,
-    base_dots: Tensor | None = None,
-) -> PositionLosses:
+def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
-    if isinstance(plan, SparseTarget):
-        return _taught(logits, labels, plan, table, facts)
-    z = rows_of(logits.detach())
+    if isinstance(batch.plan, SparseTarget):
+        return _taught(logits, batch, batch.plan)
+    labels, z = batch.labels, rows_of(logits.detach())
     total, nll, plus, minus = (z.new_empty(len(labels), dtype=torch.float32) for _ in range(4))
     saved = z.new_empty(3, len(labels), dtype=torch.float32)
     found = PositionLosses(total, nll, plus, minus, saved)
@@ -75,21 +68,19 @@ def losses(
     with on_device(z):
         losses_program[(len(labels),)](
             z, labels, *found[:4], *saved.unbind(), z.shape[1], *z.stride()[:2], z.shape[2],
-            *_coefficients(plan, z), *_arrays(table, z), **launch(z.shape[2], plan, facts),
+            *_coefficients(batch.plan, z), *_arrays(batch.table, z), **launch(z.shape[2], batch.plan, batch.facts),
         )  # fmt: skip
     return found
 
 
-def _taught(
-    logits: Tensor, labels: Tensor, target: SparseTarget, table: TableTensors | None, facts: TableFacts
-) -> PositionLosses:
+def _taught(logits: Tensor, batch: PlannedBatch, target: SparseTarget) -> PositionLosses:
     """The losses with a teacher: of the tail, H(p~, q), by the program; of the k words, by a gather."""
-    row = None
+    row, table = None, batch.table
     if table is not None:  # with these strengths and coefficients `plus` is H(p~, q)
         ones = torch.ones_like(target.tail)
         table = table._replace(strengths=ones.new_tensor([1.0, 0.0]))
-        row = Coefficients(target.states, target.shifts, labels >= 0, ones, torch.zeros_like(ones))
-    _, nll, of_row, _, saved = losses(logits, labels, row, None, table, facts)
+        row = Coefficients(target.states, target.shifts, batch.labels >= 0, ones, torch.zeros_like(ones))
+    _, nll, of_row, _, saved = losses(logits, batch._replace(plan=row, table=table))
     z = logits.detach().gather(-1, target.ids.view(*logits.shape[:-1], -1)).view_as(target.values).float()
     logs = (z - (saved[0] + saved[1])[:, None]).clamp(min=torch.finfo(z.dtype).min)
     cross = torch.where(target.tail > 0, target.tail * of_row, 0.0) - (target.values * logs).sum(-1)
@@ -98,18 +89,15 @@ def _taught(
 
 def gradient(
     logits: Tensor,  # (batch, time, V) or (positions, V)
-    labels: Tensor,
-    plan: Coefficients | SparseTarget | None,
-    rows: HistoryRows | None,
+    batch: PlannedBatch,
     saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
     scale: Tensor,  # (positions,)
-    table: TableTensors | None,
-    facts: TableFacts,
     *,
     inplace: bool = False,
     base: bool = True,
 ) -> Tensor:
     """The gradient of scale * losses; see `Kernels.gradient`."""
+    labels, plan, _, table, facts = batch
     out = logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
     z, made = rows_of(logits.detach()), rows_of(out)
     constants = launch(z.shape[2], plan if table else None, facts) | {"TAUGHT": isinstance(plan, SparseTarget)}
@@ -124,10 +112,10 @@ def gradient(
     return out if made.data_ptr() == out.data_ptr() else out.copy_(made.view_as(out))
 
 
-def probabilities(
-    ids: Tensor, states: Tensor, rows: HistoryRows | None, table: TableTensors, facts: TableFacts
-) -> Tensor:
+def probabilities(ids: Tensor, batch: PlannedBatch) -> Tensor:
     """p~(id|h) of ids (positions, k); see `Kernels.probabilities`."""
+    states, table, facts = batch.nodes[0], batch.table, batch.facts
+    assert table is not None
     found = torch.empty(ids.shape, dtype=torch.float32, device=ids.device)
     if found.numel():
         with on_device(ids):
@@ -168,18 +156,18 @@ def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
-def _coefficients(plan: Coefficients | SparseTarget | None, like: Tensor) -> list[Tensor]:
+def _coefficients(plan: tuple[Tensor, ...] | None, like: Tensor) -> list[Tensor]:
     """The tensors of a plan; without one they are not read. Of a teacher: of row, softmax and label."""
-    if plan is None:
-        return [like] * 5
     if isinstance(plan, SparseTarget):
         mass, label, row = plan.coefficients()
         return [plan.states, plan.shifts, row, mass, label]
+    if not isinstance(plan, Coefficients):
+        return [like] * 5
     known, rest = plan.known.view(torch.uint8), (plan.z, plan.label_smoothed)
     return [each.contiguous() for each in (plan.states, plan.shifts, known, *rest)]
 
 
-def _named(plan: Coefficients | SparseTarget | None, like: Tensor) -> list[Any]:
+def _named(plan: Any, like: Tensor) -> list[Any]:
     """The words of a teacher, their share of the target, and how many; without one they are not read."""
     if not isinstance(plan, SparseTarget):
         return [like, like, 0]
