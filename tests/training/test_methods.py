@@ -179,7 +179,7 @@ def test_batches_know_the_fold_of_every_label(files, block):
         ({"kind": "noising"}, "needs gamma"),
         ({"kind": "noising", "gamma": 1.5}, "probability"),
         ({**RESIDUAL, "schedule": {"kind": "linear"}}, "schedule"),
-        ({"kind": "noising", "gamma": 0.5, "folds": 3}, "folds are for kind residual"),
+        ({"kind": "noising", "gamma": 0.5, "folds": 3}, "folds are for a smoother's table"),
     ],
 )
 def test_what_makes_no_sense_is_refused(files, regularizer, message):

@@ -27,7 +27,7 @@ SIZE = 400
 def table(order: int = 3) -> ld.BackoffTable:
     generator = torch.Generator().manual_seed(0)
     text = torch.randint(2, SIZE, (300, 9), generator=generator).tolist()
-    return ld.KneserEssenNey(discount=0.6).fit(ld.count(text, ld.Vocabulary(size=SIZE, eos=1), order))
+    return ld.KneserEssenNey(discount=0.6).fit(ld.count(text, ld.Vocabulary(size=SIZE, eos=1), order, append_eos=True))
 
 
 class Model(nn.Module):
@@ -176,7 +176,7 @@ def test_torch_func_is_refused(model: Model, transform: str) -> None:
     def value(z: torch.Tensor) -> torch.Tensor:
         return model.loss(z, labels).total
 
-    with pytest.raises(InputError, match=r"torch\.func \(grad, vmap, jvp\)"):
+    with pytest.raises(InputError, match=r"torch\.func \(grad, vmap, jvp\)|no forward-mode derivative"):
         if transform == "jvp":
             torch.func.jvp(value, (logits,), (logits,))
         elif transform == "vmap":

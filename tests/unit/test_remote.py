@@ -177,7 +177,7 @@ def test_token_level_arpa_for_nemo(tmp_path):
     vocab = ld.Vocabulary(size=301, eos=300)  # 300 sub-words
     draw = np.random.default_rng(0)
     text = [draw.integers(0, 300, 8).tolist() for _ in range(50)]
-    table = ld.WittenBell().fit(ld.count(text, vocab, 3))
+    table = ld.WittenBell().fit(ld.count(text, vocab, 3, append_eos=True))
     ld.write_arpa(table, tmp_path / "nemo.arpa", tokens=lambda number: chr(number + 100))
     model = kenlm.Model(str(tmp_path / "nemo.arpa"))
     for ids in ([5, 33, 60], text[0], [299, 0, 28]):  # 33 and 60 become white space beyond ASCII

@@ -223,7 +223,9 @@ def test_damage_after_any_history_is_seen(tmp_path, history, caplog):
     """One of thousands of histories has a backoff that is too large by a half: its sum is too, and no other's."""
     rng = np.random.default_rng(3)
     vocab = ld.Vocabulary(size=3000, eos=0)
-    table = WittenBell().fit(ld.count([rng.integers(1, 3000, 20).tolist() for _ in range(2000)], vocab, 3))
+    table = WittenBell().fit(
+        ld.count([rng.integers(1, 3000, 20).tolist() for _ in range(2000)], vocab, 3, append_eos=True)
+    )
     table.save(tmp_path / "table")
     history %= table.trie.num_histories
     assert ld.load(tmp_path / "table").normalisation_error(None) < 1e-9

@@ -49,7 +49,7 @@ class ReverseKL(ConfidencePenalty):
     >>> table = WittenBell().fit(count([[1], [2]], Vocabulary(size=3, eos=0), order=1))
     >>> loss = ReverseKL(table, gamma=0.5)
     >>> logits, labels = torch.tensor(table.prob([()])).log()[None], torch.tensor([[2]])
-    >>> parts = loss(logits[None].float().requires_grad_(), labels[:, :1])
+    >>> parts = loss(logits.float().requires_grad_(), labels)
     >>> round(parts.plus.item(), 4)                              # q = p~
     0.0
     """
