@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 from collections.abc import Generator
@@ -12,6 +13,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+if START_METHOD := os.environ.get("START_METHOD"):  # `make test-spawn`: processes start as on macOS and Windows
+    multiprocessing.set_start_method(START_METHOD, force=True)
+    if START_METHOD == "spawn" and hasattr(os, "fork"):
+        del os.fork
 
 
 @pytest.fixture(scope="session")

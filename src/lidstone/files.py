@@ -9,6 +9,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import tempfile
 import zlib
@@ -21,6 +22,8 @@ from lidstone.errors import FileFormatError, LidstoneError, RunError
 CHECKSUM = "checksum"
 """The key of a record's own checksum."""
 _BLOCK = 1 << 20
+_DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9])(\..*)?", re.IGNORECASE)
+"""Names that Windows keeps for its devices, whatever their suffix."""
 
 
 @contextlib.contextmanager
@@ -243,6 +246,15 @@ def from_home(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise LidstoneError(f"there is no home folder for {path}", hint="write the whole path") from error
+
+
+def is_portable_name(name: str) -> bool:
+    r"""Whether a name from somebody else's file can be that of a file here: no folder, drive or device on any system.
+
+    >>> [is_portable_name(name) for name in ("run.json", "../b", "c:b", "a\\b", "NUL.json", "a.", "")]
+    [True, False, False, False, False, False, False]
+    """
+    return bool(re.fullmatch(r"[\w. -]*[\w-]", name)) and not _DEVICE.fullmatch(name)
 
 
 def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class Case:
 
     @property
     def counts(self) -> Counts:
-        return count(self.sentences, self.vocab, self.order, thresholds=self.thresholds or None)
+        return count(self.sentences, self.vocab, self.order, append_eos=True, thresholds=self.thresholds or None)
 
 
 @st.composite

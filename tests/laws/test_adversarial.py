@@ -44,7 +44,7 @@ class Case:
 
     @property
     def counts(self) -> Counts:
-        counts = count(self.sentences, self.vocab, self.order)
+        counts = count(self.sentences, self.vocab, self.order, append_eos=True)
         return counts if self.times == 1 else replace(counts, counts=counts.counts.astype(np.int64) * self.times)
 
 

@@ -151,7 +151,7 @@ def test_what_is_no_study_is_refused(tree: Path, study: Path, tmp_path: Path) ->
         load_runs(tmp_path / "none.runs")
 
 
-@pytest.mark.parametrize("id", ["../up", "/etc", "a/b", "", ".hidden", "a\nb", "x" * 101, "ü"])
+@pytest.mark.parametrize("id", ["../up", "/etc", "a/b", "", ".hidden", "a\nb", "x" * 101, "ü", "c:b", "Con"])
 def test_an_id_that_is_no_plain_name_cannot_be_packed(tmp_path: Path, id: str) -> None:
     folder = tmp_path / "runs" / "one"
     folder.mkdir(parents=True)
@@ -174,7 +174,8 @@ def record_of(**changes: Any) -> bytes:
 
 @pytest.mark.parametrize(
     "name", ["../run.json.bz2", "/etc/run.json.bz2", "a/../run.json.bz2", "a/b/run.json.bz2", "a\\b/run.json.bz2",
-             "a/run.json", ".a/run.json.bz2", "a/run.json.bz2\n", "C:/run.json.bz2", "a/run.json.bz2\0.txt"],
+             "a/run.json", ".a/run.json.bz2", "a/run.json.bz2\n", "C:/run.json.bz2", "a/run.json.bz2\0.txt",
+             "NUL/run.json.bz2", "com1.x/run.json.bz2", "a/aux.json.bz2"],
 )  # fmt: skip
 def test_hostile_names_are_refused(tmp_path: Path, name: str) -> None:
     study = write_zip(tmp_path / "a.runs", {name: record_of()})

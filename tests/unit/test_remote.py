@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import numpy as np
 import pytest
@@ -88,7 +88,13 @@ def test_errors_name_the_address(memory):
 
 def test_addresses_survive_pathlib():
     assert as_url(Path("memory://a/b")) == "memory://a/b" and as_url(Path("/a/b")) is None
+    assert as_url(PureWindowsPath("s3://bucket/x")) == "s3://bucket/x"  # whose text is s3:\bucket\x
     assert HubFile.parse("hf://datasets/u/r/f") == HubFile("u/r", "f", None, "dataset")
+
+
+def test_a_drive_letter_is_no_address():
+    for path in ("c:/a", "c:\\a", "C://a"):
+        assert as_url(path) is None and as_url(PureWindowsPath(path)) is None
 
 
 def test_the_command_line_takes_addresses(memory):

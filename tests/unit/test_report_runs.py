@@ -150,7 +150,9 @@ def test_a_missing_sentences_file_is_named(tmp_path: Path) -> None:
         run.sentences()
 
 
-@pytest.mark.parametrize("name", ["/dev/zero", "../other/sentences.json.gz", "below/sentences.json"])
+@pytest.mark.parametrize(
+    "name", ["/dev/zero", "../other/sentences.json.gz", "below/sentences.json", "c:s.json", "nul.json"]
+)
 def test_sentences_are_only_read_beside_the_record(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileFormatError, match="as its sentences"):
         Run.from_dict({**trees.record("katz", 1), "sentences": {"file": name}}, tmp_path / "run.json")

@@ -27,7 +27,7 @@ from pathlib import Path
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from lidstone.errors import FileFormatError, InputError
-from lidstone.files import atomic_write, read_json, write_errors
+from lidstone.files import atomic_write, is_portable_name, read_json, write_errors
 
 SUFFIX = ".runs"
 RECORD = "run.json"
@@ -69,7 +69,7 @@ def pack(files: Mapping[str, bytes], study: Path) -> None:
     members = {member: _stored(study, member) for member in _open(study).NameToInfo} if study.exists() else {}
     members |= {_member(name): bz2.compress(content) for name, content in files.items()}
     for member in members:
-        if not _PLAIN.fullmatch(member):
+        if not _is_plain(member):
             raise InputError(f"{member!r} is not a name for a file in a packed study", hint="use letters and digits")
     with atomic_write(study) as temporary, ZipFile(temporary, "w", ZIP_STORED) as archive:
         for member, content in sorted(members.items()):
@@ -99,7 +99,7 @@ def _unpack_run(file: Path, folder: Path) -> None:
     record = read_json(file, hint=_HINT, read=read_bytes)
     about = record.get("sentences") if isinstance(record, dict) else None
     name = about.get("file") if isinstance(about, dict) else None
-    if isinstance(name, str) and Path(name).name == name and is_file(file.parent / name):
+    if isinstance(name, str) and is_portable_name(name) and is_file(file.parent / name):
         scores = read_bytes(file.parent / name)
         _write(folder / name, gzip.compress(scores, mtime=0) if name.endswith(".gz") else scores)
     _write(folder / RECORD, read_bytes(file))
@@ -120,6 +120,10 @@ def _member(name: str) -> str:
     return f"{name.removesuffix('.gz')}.bz2"
 
 
+def _is_plain(member: str) -> bool:
+    return bool(_PLAIN.fullmatch(member)) and all(map(is_portable_name, member.split("/")))
+
+
 def _open(study: Path) -> ZipFile:
     """The archive, in memory: no file stays open, and processes share no position in it."""
     about = study.stat()
@@ -136,7 +140,7 @@ def _opened(study: Path, stamp: tuple[int, ...]) -> ZipFile:
     if len(members) != len(archive.NameToInfo):
         raise _damaged(study, "two of its files have one name")
     for member in members:
-        if not _PLAIN.fullmatch(member.orig_filename) or member.compress_type != ZIP_STORED:
+        if not _is_plain(member.orig_filename) or member.compress_type != ZIP_STORED:
             raise _damaged(study, f"{member.orig_filename!r} is not a file of a packed study")
     return archive
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import FileFormatError, InputError, LidstoneError
-from lidstone.files import CHECKSUM, parse_json, read_json
+from lidstone.files import CHECKSUM, is_portable_name, parse_json, read_json
 from lidstone.lab.report.packed import EXPLORER, RATIO, RECORD, SMALL, is_file, pack, read_bytes, records_in
 
 SCHEMA = 1
@@ -77,7 +77,7 @@ class Run:
         for key in STRENGTHS:
             _maybe(method, key, (int, float), where)
         sentences = optional["sentences"].get("file")
-        if isinstance(sentences, str) and Path(sentences).name != sentences:
+        if isinstance(sentences, str) and not is_portable_name(sentences):
             raise FileFormatError(f"{where} names {sentences!r} as its sentences", hint="only files beside it are read")
         return cls(
             id=str(_need(record, "id", (str, int), where)),
