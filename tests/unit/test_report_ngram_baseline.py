@@ -36,8 +36,8 @@ def scored():
 def test_the_mixture_is_a_column_and_the_ngram_model_a_row(scored):
     lines = to_markdown(scored.table()).splitlines()
     assert lines[0] == "| Method | Perplexity ↓, alone | + n-gram | seeds |"
-    assert "| 91.00 ± 1.00 | 2 |" in next(line for line in lines if line.startswith("| None"))
-    assert "| n-gram alone (MKN, n=4) | 100.00 | | |" in lines
+    assert "| **91.00 ± 1.00** | 2 |" in next(line for line in lines if line.startswith("| None"))
+    assert "| n-gram alone (MKN, n=4) | **100.00** | | |" in lines  # the networks alone have 147 and 140
 
 
 def test_every_format_has_it(scored):
@@ -56,18 +56,41 @@ def test_every_format_has_it(scored):
 def test_a_mixture_of_fewer_seeds_says_so():
     report = Report.from_runs([run("none", 1, 90.0), run("none", 2), run("katz", 1, 94.0), run("katz", 2, 94.0)])
     lines = to_markdown(report.table()).splitlines()
-    assert "| 90.00 (1 of 2) | 2 |" in next(line for line in lines if line.startswith("| None"))
-    assert "| 94.00 ± 0.00 | 2 |" in next(line for line in lines if line.startswith("| Katz"))
+    assert "| **90.00 (1 of 2)** | 2 |" in next(line for line in lines if line.startswith("| None"))
+    assert "| <u>94.00 ± 0.00</u> | 2 |" in next(line for line in lines if line.startswith("| Katz"))
 
 
 def test_the_residual_is_not_ranked_because_it_needs_the_ngram_model():
     scores = {"none": 120.0, "katz": 110.0, "residual": 90.0}
-    runs = [run(name, 1, 80.0, **scored_as(name, value)) for name, value in scores.items()]
+    runs = [run(name, 1, 130.0, 125.0, **scored_as(name, value)) for name, value in scores.items()]
     report = Report.from_runs(runs)
     assert {row.key: row.rank for row in report.table().rows} == {"none": 2, "katz": 1, "residual": 0}
     assert "Residual needs the n-gram model at test time, too, and is not ranked" in report.table().caption
     assert report.verdict.startswith("Katz has the lowest perplexity, 110.00")
     assert "not ranked" not in Report.from_runs(runs[:2]).table().caption
+
+
+@pytest.mark.parametrize(
+    ("mixtures", "ngram", "ranks", "words"),
+    [
+        # alone: none 120, katz 110; the third number is the place of the n-gram model among these
+        ((90.0, 95.0), 100.0, (0, 2, 1, 1, 2), "None mixed with the n-gram model is best of all, 90.00; the n-gram "
+         "model alone, 100.00, is better than every network alone. Of the networks alone, Katz has the lowest"),
+        ((115.0, 112.0), 115.0, (0, 1, 2, 2, 1), "Katz has the lowest perplexity, 110.00"),
+        ((115.0, 112.0), 105.0, (0, 2, 1, 2, 1), "The n-gram model alone, 105.00, is better than every network"),
+        ((115.0, 109.0), 130.0, (2, 1, 0, 2, 1), "Katz mixed with the n-gram model is best of all, 109.00. Of the"),
+    ],
+)  # fmt: skip
+def test_no_network_is_called_best_while_something_in_the_table_is_better(mixtures, ngram, ranks, words):
+    pairs = zip(("none", "katz"), (120.0, 110.0), mixtures, strict=True)
+    report = Report.from_runs(
+        [run(name, 1, mixture, ngram, **scored_as(name, value)) for name, value, mixture in pairs]
+    )
+    table = report.table()
+    none, katz = table.rows
+    assert (none.rank, katz.rank, table.ngram.rank, none.mixed_rank, katz.mixed_rank) == ranks
+    assert report.verdict.startswith(words)
+    assert "Best of each column in bold" in table.caption
 
 
 def test_the_best_seed_has_its_own_mixture(scored):

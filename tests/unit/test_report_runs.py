@@ -199,3 +199,10 @@ def test_one_seed_is_tested_over_sentences_above_and_below(tmp_path: Path) -> No
     report = Report.from_runs(tmp_path, compare=compare_runs)
     assert "That was not tested over seeds; for the best seed of each it is p < 0.001" in report.verdict
     assert "Not tested over seeds" in report.table().caption and "‡" in report.best_seed_table().rows[1].marks
+
+
+def test_seeds_too_few_to_be_significant_are_no_argument_for_chance(tmp_path: Path) -> None:
+    trees.write_tree(tmp_path, seeds=3, names=("none", "jelinek-mercer"))  # at best 2 of 20 ways to draw three of six
+    report = Report.from_runs(tmp_path, compare=compare_runs)
+    chance = "cannot be told from chance by so few seeds: p = 0.1, rank-sum-exact over seeds; for the best seed of each"
+    assert f"{chance} it is p < 0.001, paired-permutation over sentences" in report.verdict

@@ -57,20 +57,25 @@ def _cells(table: Table, style: Style, first: str) -> list[list[str]]:
         [
             style.label(row.label),
             _value(row, style),
-            *map(style.escape, mixed_cell(table, row)),
+            *(_ranked(style, row.mixed_rank, style.escape(cell)) for cell in mixed_cell(table, row)),
             str(len(row.values)) if table.kind == "seeds" else f"{row.seeds[0]} of {row.settings_tried}",
         ]
         for row in table.rows
     ]
     if table.ngram:
-        lines.append([style.escape(table.ngram.label), ngram_value(table.ngram), "", ""])
+        value = _ranked(style, table.ngram.rank, ngram_value(table.ngram))
+        lines.append([style.escape(table.ngram.label), value, "", ""])
     return lines
 
 
 def _value(row: Row, style: Style) -> str:
-    value = style.ranks.get(row.rank, "{}").format(style.escape(number(row.value)))
+    value = _ranked(style, row.rank, style.escape(number(row.value)))
     error = style.error.format(number(row.error)) if math.isfinite(row.error) else ""
     return value + (style.marks(row.marks) if row.marks else "") + error
+
+
+def _ranked(style: Style, rank: int, text: str) -> str:
+    return style.ranks.get(rank, "{}").format(text)
 
 
 def _joined(cells: Sequence[str], separator: str) -> str:
@@ -121,11 +126,14 @@ def verdict(table: Table, baseline_key: str | None, comparisons: Sequence[Mappin
     lowest = "lowest" if metric.lower_is_better else "highest"
     baseline = next((row for row in rows if row.key == baseline_key), None)
     name = metric.name if metric.name.isupper() else metric.name.lower()
+    value, lead = f"{number(best.value)}{_error(best)}", _better_than(best, table)
+    alone = "Of the networks alone, " if lead else ""
     if len(rows) == 1:
-        return f"There is one method, {best.label.long}, with a {name} of {number(best.value)}{_error(best)}."
+        return f"{lead}There is one method, {best.label.long}, with a {name} of {value}."
     if baseline is best:
-        return f"No method beats {baseline.label.long}: it has the {lowest} {name}, {number(best.value)}{_error(best)}."
-    first = f"{best.label.long} has the {lowest} {name}, {number(best.value)}{_error(best)}"
+        none = "Alone, no method" if lead else "No method"
+        return f"{lead}{none} beats {baseline.label.long}: it has the {lowest} {name}, {value}."
+    first = f"{lead}{alone}{best.label.long} has the {lowest} {name}, {value}"
     if baseline is None:
         return f"{first}. There is no unregularized baseline to compare it with."
     against = [c for c in comparisons if (c.get("system"), c.get("baseline")) == (best.key, baseline_key)]
@@ -133,20 +141,37 @@ def verdict(table: Table, baseline_key: str | None, comparisons: Sequence[Mappin
     return f"{first}, against {other}. {_chance(best, against)}"
 
 
+def _better_than(best: Row, table: Table) -> str:
+    """A sentence on the mixtures and the n-gram model, if they are better than the best network alone."""
+    metric, ngram, told = table.metric, table.ngram, []
+    if ngram is None:
+        return ""
+    mixed = min(table.rows, key=lambda row: metric.order(row.mixed))
+    if all(metric.better(mixed.mixed, other) for other in (best.value, ngram.high)):
+        value = mixed_cell(table, mixed)[0]
+        told.append(f"{mixed.label.long} mixed with the n-gram model is best of all, {value}")
+    if metric.better(ngram.high, best.value):
+        told.append(f"the n-gram model alone, {ngram_value(ngram)}, is better than every network alone")
+    text = "; ".join(told)
+    return f"{text[0].upper()}{text[1:]}. " if text else ""
+
+
 def _chance(row: Row, against: Sequence[Mapping[str, Any]]) -> str:
+    by_sentences = [c for c in against if c.get("scope") == "best-seed" and c.get("p_value") is not None]
     tested = next((c for c in row.comparisons if c.get("p_value") is not None), None)
+    more = f"for the best seed of each it is {_test(by_sentences[0])} over sentences" if by_sentences else ""
     if tested is None:
-        return _sentence_test(next((c for c in against if c.get("p_value") is not None), None))
-    sure = "is significant" if row.marks else "could be chance"
-    p = p_text(tested.get("adjusted_p"))
-    return f"The improvement{_interval(tested)} {sure}: {p}, {tested['test']} over seeds."
+        unknown = "Whether that is more than chance was not tested."
+        return f"That was not tested over seeds; {more}." if more else unknown
+    few = any("out of reach" in warning for warning in tested.get("warnings") or ())
+    sure = "is significant" if row.marks else "cannot be told from chance by so few seeds" if few else "could be chance"
+    return (
+        f"The improvement{_interval(tested)} {sure}: {_test(tested)} over seeds{f'; {more}' if few and more else ''}."
+    )
 
 
-def _sentence_test(tested: Mapping[str, Any] | None) -> str:
-    if tested is None:
-        return "Whether that is more than chance was not tested."
-    chance = f"{p_text(tested.get('adjusted_p'))}, {tested['test']} over sentences"
-    return f"That was not tested over seeds; for the best seed of each it is {chance}."
+def _test(tested: Mapping[str, Any]) -> str:
+    return f"{p_text(tested.get('adjusted_p'))}, {tested['test']}"
 
 
 def _interval(tested: Mapping[str, Any]) -> str:
@@ -256,6 +281,4 @@ def _error(row: Row) -> str:
 
 
 def _plain_caption(table: Table) -> str:
-    return table.caption.replace("best in bold, second underlined", "*best*, _second_").replace(
-        "Best in bold, second underlined", "Best as *best*, second as _second_"
-    )
+    return table.caption.replace("in bold, second underlined", "as *best*, second as _second_")

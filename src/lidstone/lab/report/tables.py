@@ -33,6 +33,8 @@ class NgramBaseline:
     scored: int
     """how many of the runs have these scores"""
     runs: int
+    rank: int = 0
+    """its place among the networks alone, as in `Row`"""
 
     @property
     def label(self) -> str:
@@ -62,8 +64,10 @@ class Row:
     mixed_error: float = math.nan
     mixed_runs: int = 0
     """How many of the runs keep a score of the mixture."""
+    mixed_rank: int = 0
+    """The place of the mixture among the mixtures."""
     alone: bool = True
-    """False for a network that needs the n-gram model at test time, too (the residual): it is not ranked."""
+    """False for a network that needs the n-gram model at test time, too (the residual): not ranked among those."""
 
 
 @dataclass(frozen=True)
@@ -141,22 +145,36 @@ def _table(
     caption = _join(
         f"{metric.name} on {about}, {what}",
         f"{'lower' if metric.lower_is_better else 'higher'} is better",
-        "best in bold, second underlined",
+        f"best {'of each column ' if ngram else ''}in bold, second underlined",
         _not_ranked(rows),
         settings,
         daggers,
         *(_worse(methods, rows, baseline) for baseline in baselines if baseline),
         describe_ngram(ngram, [row.value for row in rows], metric, runs[0].task),
     )
-    return Table(kind, metric, ranked(rows, metric), caption, about, ngram=ngram)
+    ranks, mixed_ranks, rank = ranked(rows, metric, ngram)
+    placed = zip(rows, ranks, mixed_ranks, strict=True)
+    marked = tuple(replace(row, rank=own, mixed_rank=mixed) for row, own, mixed in placed)
+    return Table(kind, metric, marked, caption, about, ngram=ngram and replace(ngram, rank=rank))
 
 
-def ranked(rows: Sequence[Row], metric: Metric) -> tuple[Row, ...]:
-    """The rows with the best and the second best marked; a single row is not marked."""
-    finite = [row for row in rows if metric.tells(row.value) and row.alone]
-    best = sorted({metric.order(row.value) for row in finite})[:2]  # rows of one score share a place
-    places = {row.key: best.index(metric.order(row.value)) + 1 for row in finite if metric.order(row.value) in best}
-    return tuple(replace(row, rank=places.get(row.key, 0) if len(finite) > 1 else 0) for row in rows)
+def ranked(rows: Sequence[Row], metric: Metric, ngram: NgramBaseline | None) -> tuple[list[int], list[int], int]:
+    """The places of the networks alone, of the mixtures, and of the n-gram model among the networks alone."""
+    model = ngram.high if ngram else math.nan
+    *alone, rank = _places([*(row.value if row.alone else math.nan for row in rows), model], metric)
+    return alone, _places([row.mixed for row in rows], metric), rank
+
+
+def _places(values: Sequence[float], metric: Metric) -> list[int]:
+    """1 for the best, 2 for the second, 0 for the others and for a single score; equal scores share a place.
+
+    >>> from lidstone.lab.report.methods import METRICS
+    >>> _places([3.0, 1.0, math.nan, 2.0, 1.0], METRICS["perplexity"])
+    [0, 1, 0, 2, 1]
+    """
+    told = [metric.order(value) for value in values if metric.tells(value)]
+    best = sorted(set(told))[:2] if len(told) > 1 else []
+    return [best.index(order) + 1 if (order := metric.order(value)) in best else 0 for value in values]
 
 
 def ngram_baseline(runs: Sequence[Run], metric: Metric) -> NgramBaseline | None:
@@ -260,7 +278,9 @@ def _stands_alone(method: Method) -> bool:
 
 def _not_ranked(rows: Sequence[Row]) -> str:
     names = " and ".join(row.label.short for row in rows if not row.alone)
-    return f"{names} needs the n-gram model at test time, too, and is not ranked" if names else ""
+    return (
+        f"{names} needs the n-gram model at test time, too, and is not ranked among the networks alone" if names else ""
+    )
 
 
 def _seeds(counts: Sequence[int]) -> str:
