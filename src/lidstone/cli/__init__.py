@@ -1,1 +1,1 @@
-"""The command line: `main`, what several verbs share, and one file per verb in `ngram/` and `experiment/`."""
+"""The command line: `main`, what several verbs share (`inputs`, `console`), and a file per verb or family of verbs."""

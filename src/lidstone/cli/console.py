@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lidstone.files import jsonable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lidstone.ngram.table import BackoffTable
 
 
@@ -92,6 +94,20 @@ def table_signature(table: BackoffTable) -> str:
     identity = {key: facts.get(key) for key in ("vocabulary", "counts")}
     size = {"vocab": table.vocab.event_count}
     return signature_line({"order": table.order, **made, **size, **identity, "lidstone": __version__})
+
+
+def print_model(
+    table: BackoffTable, output: Path, facts: Mapping[str, Any], as_json: bool, show: Callable[[], None]
+) -> None:
+    """What a model is that was written: as JSON, or as `show` prints it; if it went to stdout, the signature alone."""
+    signature = table_signature(table)
+    if str(output) == "-":
+        say(signature)
+    elif as_json:
+        print_json({**facts, "signature": signature})
+    else:
+        show()
+        print(signature)
 
 
 def _flat(signature: Mapping[str, Any]) -> list[tuple[str, Any]]:

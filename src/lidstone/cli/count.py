@@ -1,4 +1,4 @@
-"""`lidstone count`: from text to a file of n-gram counts; in memory, on disk or on a cluster."""
+"""`lidstone count`: from text to a file of n-gram counts, in memory, on disk or on a cluster; `merge` adds files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say, signature_line
 from lidstone.cli.inputs import (
@@ -17,6 +17,7 @@ from lidstone.cli.inputs import (
     TEMPORARY,
     TEXTS,
     check_blank,
+    check_counts_input,
     check_counts_output,
     check_engine,
     ray_cluster,
@@ -34,11 +35,11 @@ Facts = dict[str, Any]
 
 def count(
     texts: TEXTS,
-    order: Annotated[int, typer.Option("--order", "-n", help="Length of the longest n-grams, 1 to 8.")],
+    order: Annotated[int, Option("--order", "-n", help="Length of the longest n-grams, 1 to 8.")],
     output: OUTPUT,
     threshold: Annotated[
         list[int] | None,
-        typer.Option(
+        Option(
             "--threshold",
             "--prune",
             help="Drop n-grams that occur this often or less: repeated, one per order, lowest first.",
@@ -46,18 +47,16 @@ def count(
     ] = None,
     vocab: Annotated[
         Path | None,
-        typer.Option(help="One word per line, a file made by count or fit, or a run, whose tokenization is used."),
+        Option(help="One word per line, a file made by count or fit, or a run, whose tokenization is used."),
     ] = None,
-    memory: Annotated[str | None, typer.Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
+    memory: Annotated[str | None, Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
     temporary: TEMPORARY = None,
-    column: Annotated[str | None, typer.Option(help="The column of Parquet or JSON lines files to read.")] = None,
+    column: Annotated[str | None, Option(help="The column of Parquet or JSON lines files to read.")] = None,
     engine: Annotated[
-        str | None, typer.Option(help="ray: count on a Ray cluster, into a folder of parts that fit reads.")
+        str | None, Option(help="ray: count on a Ray cluster, into a folder of parts that fit reads.")
     ] = None,
     address: ADDRESS = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out files that cannot be read to the end.")
-    ] = False,
+    skip_bad: Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read to the end.")] = False,
     blank: BLANK = "skip",
     as_json: JSON = False,
 ) -> None:
@@ -83,6 +82,27 @@ def count(
     else:
         facts = count_here(inputs, order, output, memory, temporary, skip_bad, options)
     print_summary(facts, as_json)
+
+
+def merge(
+    counts: Annotated[list[Path], Argument(metavar="COUNTS", help="Two or more files made by count.")],
+    output: OUTPUT,
+    memory: Annotated[
+        str | None, Option(help="At most this much memory, such as 4G; by default half of the machine's.")
+    ] = None,
+    temporary: TEMPORARY = None,
+    as_json: JSON = False,
+) -> None:
+    """Add count files: the counts of their texts together. Orders and vocabularies must be the same."""
+    from lidstone.ngram.cluster.parts import gathered
+    from lidstone.ngram.disk.add import add_files
+    from lidstone.ngram.disk.memory import half_of_memory, parse_size
+
+    check_counts_input(*counts)
+    check_counts_output(output)
+    limit = half_of_memory() if memory is None else parse_size(memory)
+    add_files([gathered(path) for path in counts], output, memory=limit, temporary=temporary, show=True)
+    print_summary(summary_of_file(output), as_json)
 
 
 def count_here(

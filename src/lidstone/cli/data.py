@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON, complete_recipes
@@ -17,7 +18,7 @@ SIZES = ("samples", "dropped", "longest")
 
 @data_app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="wikitext2, wikitext2-raw, iwslt14, multi30k or wmt14.")],
+    name: Annotated[str, Argument(help="wikitext2, wikitext2-raw, iwslt14, multi30k or wmt14.")],
     as_json: JSON = False,
 ) -> None:
     """Download a corpus into the cache, or verify it if it is there already."""
@@ -51,11 +52,10 @@ def list_corpora(as_json: JSON = False) -> None:
 @data_app.command()
 def prepare(
     recipe: Annotated[
-        str,
-        typer.Argument(autocompletion=complete_recipes, help="A recipe file, or the name of one of lidstone's own."),
+        str, Argument(autocompletion=complete_recipes, help="A recipe file, or the name of one of lidstone's own.")
     ],
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override: key.sub=value.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write; default: the cache.")] = None,
+    settings: Annotated[list[str] | None, Option("--set", help="Override: key.sub=value.")] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="Folder to write; default: the cache.")] = None,
     as_json: JSON = False,
 ) -> None:
     """Tokenize, clean, split and encode a recipe's corpus; training finds the result in the cache."""

@@ -6,15 +6,15 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from lidstone.cli.console import print_json, say
 from lidstone.cli.inputs import JSON
 
 
 def demo(
-    smoke: Annotated[bool, typer.Option("--smoke", help="A few steps only, to check that it runs.")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for runs and report.")] = Path("demo"),
+    smoke: Annotated[bool, Option("--smoke", help="A few steps only, to check that it runs.")] = False,
+    output: Annotated[Path, Option("--output", "-o", help="The folder for runs and report.")] = Path("demo"),
     as_json: JSON = False,
 ) -> None:
     """Train small language models with and without smoothing, and compare their perplexities."""

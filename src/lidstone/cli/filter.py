@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from lidstone.cli.console import print_json, say, signature_line, table_signature
 from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, read_table
@@ -25,27 +25,27 @@ def filter(
     table: MODEL,
     texts: TEXTS,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The file to write, compressed by its suffix; - is stdout.")
+        str, Option("--output", "-o", help="The file to write, compressed by its suffix; - is stdout.")
     ] = "-",
-    max_perplexity: Annotated[float | None, typer.Option(help="Keep documents up to this perplexity.")] = None,
-    min_perplexity: Annotated[float | None, typer.Option(help="Keep documents from this perplexity on.")] = None,
-    keep: Annotated[float | None, typer.Option(help="Keep this share of the documents, the lowest scores.")] = None,
+    max_perplexity: Annotated[float | None, Option(help="Keep documents up to this perplexity.")] = None,
+    min_perplexity: Annotated[float | None, Option(help="Keep documents from this perplexity on.")] = None,
+    keep: Annotated[float | None, Option(help="Keep this share of the documents, the lowest scores.")] = None,
     percentiles: Annotated[
-        str | None, typer.Option(help="Sort into head, middle and tail at these percentiles, such as 30,60.")
+        str | None, Option(help="Sort into head, middle and tail at these percentiles, such as 30,60.")
     ] = None,
-    bucket: Annotated[str | None, typer.Option(help="Keep only head, middle or tail.")] = None,
+    bucket: Annotated[str | None, Option(help="Keep only head, middle or tail.")] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="A model of general text: score by the Moore-Lewis difference.")
+        str | None, Option(metavar="TABLE", help="A model of general text: score by the Moore-Lewis difference.")
     ] = None,
-    max_difference: Annotated[float | None, typer.Option(help="Keep documents up to this difference.")] = None,
-    format: Annotated[str, typer.Option(help="text, jsonl, or auto: by the name of the input.")] = "auto",
-    field: Annotated[str, typer.Option(help="The field of a JSON object that holds the text.")] = "text",
-    bare: Annotated[bool, typer.Option("--bare", help="Write documents without their scores.")] = False,
+    max_difference: Annotated[float | None, Option(help="Keep documents up to this difference.")] = None,
+    format: Annotated[str, Option(help="text, jsonl, or auto: by the name of the input.")] = "auto",
+    field: Annotated[str, Option(help="The field of a JSON object that holds the text.")] = "text",
+    bare: Annotated[bool, Option("--bare", help="Write documents without their scores.")] = False,
     max_bad: Annotated[
-        float, typer.Option(min=0, max=1, help="Exit with 1 if more than this share of the lines are not documents.")
+        float, Option(min=0, max=1, help="Exit with 1 if more than this share of the lines are not documents.")
     ] = 0.1,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Threads; all cores by default.")] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Start an unfinished run from the beginning.")] = False,
+    jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Threads; all cores by default.")] = None,
+    restart: Annotated[bool, Option("--restart", help="Start an unfinished run from the beginning.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Compute the perplexity of every line, or of every JSON object on a line, and keep the best."""

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from lidstone.cli.console import brief, print_json, print_pairs, say, table_signature
+from lidstone.cli.console import brief, print_model, print_pairs
 from lidstone.cli.inputs import (
     ADDRESS,
     JSON,
@@ -34,11 +34,11 @@ IN_SIGNATURE = ("parameters", "order", "thresholds", "vocabulary", "counts")
 
 
 def fit(
-    counts: Annotated[str, typer.Argument(metavar="COUNTS", help="A file or folder made by count.")],
+    counts: Annotated[str, Argument(metavar="COUNTS", help="A file or folder made by count.")],
     output: MODEL_OUTPUT,
     smoother: Annotated[
         str,
-        typer.Option(
+        Option(
             "--smoother",
             "-s",
             autocompletion=complete_smoothers,
@@ -46,15 +46,15 @@ def fit(
         ),
     ] = "modified-kneser-ney",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as k=5; may be repeated.")
+        list[str] | None, Option("--set", metavar="NAME=VALUE", help="A parameter, such as k=5; may be repeated.")
     ] = None,
     held_out: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="Text that was not counted, to learn Jelinek-Mercer weights from."),
+        Option(metavar="TEXT", help="Text that was not counted, to learn Jelinek-Mercer weights from."),
     ] = None,
-    memory: Annotated[str | None, typer.Option(help="Fit on disk, in at most this much memory, such as 4G.")] = None,
+    memory: Annotated[str | None, Option(help="Fit on disk, in at most this much memory, such as 4G.")] = None,
     temporary: TEMPORARY = None,
-    engine: Annotated[str | None, typer.Option(help="ray: fit blocks of histories on a Ray cluster.")] = None,
+    engine: Annotated[str | None, Option(help="ray: fit blocks of histories on a Ray cluster.")] = None,
     address: ADDRESS = None,
     as_json: JSON = False,
 ) -> None:
@@ -80,10 +80,8 @@ def fit(
             raise InputError(f"--held-out cannot be combined with {'--memory' if memory else '--engine'}", hint=hint)
         with ray_cluster(engine, address):
             table = fit_on_disk(counts, output, smoother, chosen, memory, temporary, on_ray=engine is not None)
-    if str(output) == "-":
-        say(table_signature(table))
-    else:
-        _print(table, as_json)
+    facts = {"table": table.signature, "ngrams": table.trie.size}
+    print_model(table, output, facts, as_json, lambda: print_pairs(_shown(table)))
 
 
 def learn(name: str, parameters: dict[str, Any], counts: Counts, texts: list[str]) -> Any:
@@ -138,12 +136,7 @@ def fit_on_disk(
         return table
 
 
-def _print(table: BackoffTable, as_json: bool) -> None:
-    signature = table_signature(table)
-    if as_json:
-        print_json({"table": table.signature, "ngrams": table.trie.size, "signature": signature})
-        return
+def _shown(table: BackoffTable) -> dict[str, str]:
     found = {name: brief(fact) for name, fact in table.signature.items() if fact and name not in IN_SIGNATURE}
     parameters = {name: brief(value) for name, value in table.signature["parameters"].items() if value is not None}
-    print_pairs({**found, **parameters, "n-grams": f"{table.trie.size:,}"})
-    print(signature)
+    return {**found, **parameters, "n-grams": f"{table.trie.size:,}"}

@@ -6,6 +6,7 @@ import shlex
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from lidstone.cli.console import print_json, say
 from lidstone.cli.inputs import JSON
@@ -13,13 +14,13 @@ from lidstone.errors import InputError
 
 
 def init(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Text files; for translation SOURCE TARGET.")],
-    task: Annotated[str, typer.Option(help="lm: language model; mt: translation.")] = "lm",
-    output: Annotated[str, typer.Option("--output", "-o", help="The recipe to write; - is stdout.")] = "recipe.yaml",
+    files: Annotated[list[str], Argument(metavar="FILE", help="Text files; for translation SOURCE TARGET.")],
+    task: Annotated[str, Option(help="lm: language model; mt: translation.")] = "lm",
+    output: Annotated[str, Option("--output", "-o", help="The recipe to write; - is stdout.")] = "recipe.yaml",
     name: Annotated[
-        str | None, typer.Option(help="The name of the study in reports. [default: the name of the text]")
+        str | None, Option(help="The name of the study in reports. [default: the name of the text]")
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace an existing recipe.")] = False,
+    force: Annotated[bool, Option(help="Replace an existing recipe.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Write a recipe to start from: sizes and tokenization chosen for your text, every value commented."""

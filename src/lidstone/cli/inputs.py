@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from typer import Argument, Option
 
 from lidstone.errors import LidstoneError
 from lidstone.text.source import COMPRESSED, kind_of_file
@@ -20,27 +21,24 @@ if TYPE_CHECKING:
     from lidstone.text.words import Blank
 
 TEXTS: TypeAlias = Annotated[
-    list[str],
-    typer.Argument(metavar="TEXT", help="Text files, plain or compressed; - is standard input."),
+    list[str], Argument(metavar="TEXT", help="Text files, plain or compressed; - is standard input.")
 ]
 MODEL: TypeAlias = Annotated[
     str,
-    typer.Argument(
-        metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie (filter: any KenLM binary)."
-    ),
+    Argument(metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie (filter: any KenLM binary)."),
 ]
-OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The file to write.")]
+OUTPUT: TypeAlias = Annotated[Path, Option("--output", "-o", help="The file to write.")]
 MODEL_FILES = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; *.table or *.safetensors, a table."
-MODEL_OUTPUT: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help=MODEL_FILES)]
+MODEL_OUTPUT: TypeAlias = Annotated[Path, Option("--output", "-o", help=MODEL_FILES)]
 TEMPORARY: TypeAlias = Annotated[
-    Path | None, typer.Option(help="The folder for temporary files; by default that of the output.")
+    Path | None, Option(help="The folder for temporary files; by default that of the output.")
 ]
-ADDRESS: TypeAlias = Annotated[str | None, typer.Option(help="Address of the Ray cluster; by default a new one.")]
-RUNS_FOLDER: TypeAlias = Annotated[Path, typer.Option("--output", "-o", help="The folder of runs.")]
+ADDRESS: TypeAlias = Annotated[str | None, Option(help="Address of the Ray cluster; by default a new one.")]
+RUNS_FOLDER: TypeAlias = Annotated[Path, Option("--output", "-o", help="The folder of runs.")]
 BLANK: TypeAlias = Annotated[
-    str, typer.Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
+    str, Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
 ]
-JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+JSON: TypeAlias = Annotated[bool, Option("--json", help="One JSON object instead of text.")]
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The command `lidstone`: its verbs, each imported only when it is called, and how errors are shown.
 
-A verb is a function in a module of the same name (`lidstone/cli/count.py: count`), or a Typer app
-`<verb>_app` there when it has verbs below it. Data goes to stdout, messages go to stderr. Exit codes: 0 success,
-1 an error in the input, 2 an error in the command line, 130 interrupted, 141 the reader of the output closed the pipe.
+A verb is a function in a module of the same name (`lidstone/cli/count.py: count`), or in that of a verb beside which
+it stands (`BESIDE`), or a Typer app `<verb>_app` when it has verbs below it. Data goes to stdout, messages go to
+stderr. Exit codes: 0 success, 1 an error in the input, 2 an error in the command line, 130 interrupted, 141 the reader
+of the output closed the pipe.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from lidstone.errors import LidstoneError
@@ -45,6 +47,14 @@ VERBS = {
     "demo": "A small experiment on text that comes with Python.",
     "env": "Versions, cores and folders, for bug reports.",
 }
+
+BESIDE = {
+    "merge": "count",
+    **dict.fromkeys(("explain", "sample", "convert", "mix", "prune"), "tables"),
+    **dict.fromkeys(("translate", "generate"), "evaluate"),
+    **dict.fromkeys(("compare", "pack", "unpack"), "report"),
+}
+"""The modules of verbs that have none of their own."""
 
 
 class LazyVerbs(TyperGroup):
@@ -79,7 +89,7 @@ class LazyVerbs(TyperGroup):
 
 
 def _command(verb: str) -> Any:
-    module = importlib.import_module(f"lidstone.cli.{verb}")
+    module = importlib.import_module(f"lidstone.cli.{BESIDE.get(verb, verb)}")
     below = getattr(module, f"{verb}_app", None)
     if below is None:
         below = typer.Typer(add_completion=False)
@@ -157,7 +167,7 @@ app = typer.Typer(
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Classical n-gram smoothing, as language models and as regularizers for neural ones."""

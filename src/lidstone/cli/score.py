@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from lidstone.cli.console import print_json, say, table_signature
 from lidstone.cli.inputs import BLANK, JSON, MODEL, TEXTS, check_blank, read_table
@@ -24,13 +24,10 @@ def score(
     table: MODEL,
     texts: TEXTS,
     sentences: Annotated[
-        bool, typer.Option("--sentences", help="A record per line: log10 probability, tokens, OOV, perplexity.")
+        bool, Option("--sentences", help="A record per line: log10 probability, tokens, OOV, perplexity.")
     ] = False,
     words: Annotated[
-        bool,
-        typer.Option(
-            "--words", help="A record per line, as KenLM's query -v word prints it: every word, then the sum."
-        ),
+        bool, Option("--words", help="A record per line, as KenLM's query -v word prints it: every word, then the sum.")
     ] = False,
     blank: BLANK = "skip",
     as_json: JSON = False,

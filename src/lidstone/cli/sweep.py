@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON, RUNS_FOLDER, complete_recipes
@@ -32,29 +33,25 @@ class EngineName(str, Enum):
 def sweep(
     recipe: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="RECIPE", autocompletion=complete_recipes, help="A recipe file, or the name of one of lidstone's."
         ),
     ],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.epochs=3.")
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key: training.epochs=3.")
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this method of the recipe; may be repeated.")] = None,
+    method: Annotated[list[str] | None, Option(help="Only this method of the recipe; may be repeated.")] = None,
     output: RUNS_FOLDER = Path("runs"),
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Cells computed in parallel. [default: 1; with ray: as many as fit]")
+        int | None, Option(min=1, help="Cells computed in parallel. [default: 1; with ray: as many as fit]")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of a process. [default: the cores, shared; with ray: 1]")
+        int | None, Option(min=1, help="CPU threads of a process. [default: the cores, shared; with ray: 1]")
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Processes that train one cell together, by torchrun.")] = 1,
-    engine: Annotated[EngineName, typer.Option(help="Processes here, or tasks of a Ray cluster.")] = EngineName.local,
-    address: Annotated[
-        str | None, typer.Option(help="A running Ray cluster: auto, HOST:6379 or ray://HOST:10001.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the cells and the time left; compute nothing.")
-    ] = False,
+    processes: Annotated[int, Option(min=1, help="Processes that train one cell together, by torchrun.")] = 1,
+    engine: Annotated[EngineName, Option(help="Processes here, or tasks of a Ray cluster.")] = EngineName.local,
+    address: Annotated[str | None, Option(help="A running Ray cluster: auto, HOST:6379 or ray://HOST:10001.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show the cells and the time left; compute nothing.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Run a recipe's sweep: a grid or a search, chosen on validation, then the best setting over the seeds.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON, RUNS_FOLDER, complete_recipes
@@ -21,23 +22,21 @@ if TYPE_CHECKING:
 def train(
     recipe: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="RECIPE",
             autocompletion=complete_recipes,
             help="A recipe file, one of lidstone's by name, or a run to repeat.",
         ),
     ],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: training.seed=2.")
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a key: training.seed=2.")
     ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(help="Train only this method of the recipe; may be repeated.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="The seed, as --set training.seed=N.")] = None,
+    method: Annotated[list[str] | None, Option(help="Train only this method of the recipe; may be repeated.")] = None,
+    seed: Annotated[int | None, Option(help="The seed, as --set training.seed=N.")] = None,
     output: RUNS_FOLDER = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue a training that was interrupted.")] = False,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write TensorBoard files into the run's folder.")
+        bool, Option("--tensorboard", help="Write TensorBoard files into the run's folder.")
     ] = False,
     as_json: JSON = False,
 ) -> None:
