@@ -323,6 +323,45 @@ class TestMistakes:
             SmoothedCrossEntropy(TABLE, gamma=0.1)(make_logits().requires_grad_(), LABELS, num_items=number)
 
     @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own, on the first dual number
+    def test_counts_of_another_text(self):
+        other = count([[2, 3, 4, 5, 6]], VOCAB, 2)
+        with pytest.raises(InputError, match=f"other counts .* than these .{other.fingerprint}"):
+            SmoothedCrossEntropy(TABLE, other, gamma=0.1, form="published", empirical="ngram")
+        SmoothedCrossEntropy(TABLE, other, gamma=0.1)  # the token form does not use them
+
+    def test_second_derivatives(self):
+        logits = make_logits().requires_grad_()
+        (first,) = torch.autograd.grad(
+            SmoothedCrossEntropy(TABLE, gamma=0.1)(logits, LABELS).total, logits, create_graph=True
+        )
+        with pytest.raises(InputError, match="the loss has no second derivative"):
+            first.sum().backward()
+
+    def test_gradcheck_passes_with_steps_that_float32_can_see(self):
+        logits, loss = make_logits().double().requires_grad_(), SmoothedCrossEntropy(TABLE, gamma=0.1)
+        with pytest.warns(UserWarning, match="pass it eps=1e-2, atol=1e-3"):
+            assert torch.autograd.gradcheck(lambda z: loss(z, LABELS).total, (logits,), eps=1e-2, atol=1e-3)
+
+    @pytest.mark.parametrize("name", ["kneser-essen-ney", "katz"])
+    @pytest.mark.parametrize(
+        ("form", "empirical"), [("exact", "token"), ("published", "ngram"), ("published", "token")]
+    )
+    def test_a_logit_of_minus_infinity_is_an_infinite_loss_where_the_target_is_not_zero(self, name, form, empirical):
+        loss = SmoothedCrossEntropy(
+            fitted(name, 2), COUNTS, gamma=0.3, form=form, empirical=empirical, reduction="none"
+        )
+        for word in range(2, 7):
+            logits = make_logits()
+            logits[..., word] = -torch.inf
+            with pytest.warns(UserWarning, match="not finite"):
+                found = loss(logits.requires_grad_(), LABELS)
+            assert not found.total.isnan().any()
+            found.total.sum().backward()
+            target = -logits.grad[..., word]  # softmax is 0 there
+            assert (found.total == torch.where(target > 0, torch.inf, found.total)).all()
+            assert (target[0] > 0).any()
+
+    @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
     def test_forward_mode_and_the_meta_device(self):
         loss, forward = SmoothedCrossEntropy(TABLE, gamma=0.1), torch.autograd.forward_ad
         with forward.dual_level(), pytest.raises(InputError, match="no forward-mode derivative"):

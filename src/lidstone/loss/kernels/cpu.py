@@ -150,7 +150,7 @@ def dense_dot(logits: Tensor, row: Tensor) -> Tensor:
     """Each position's logits times one dense row, where a zero of the row silences a logit of -inf (a masked id)."""
     product = logits @ row
     if product.isnan().any():
-        product = logits.clamp(min=torch.finfo(logits.dtype).min) @ row
+        product = logits.masked_fill(row == 0, 0.0) @ row
     return product
 
 
