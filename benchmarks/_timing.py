@@ -8,7 +8,6 @@ import os
 import platform
 import random
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -55,6 +54,8 @@ def wall_and_cpu(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str
 
 def _processor_seconds() -> float:
     """Of this process, all its threads, and its finished children; in microseconds, where os.times has hundredths."""
+    import resource  # which Windows does not have
+
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -108,15 +109,22 @@ def write_results(name: str, figures: dict[str, Any]) -> Path:
 
 def newest(name: str) -> dict[str, Any]:
     """The figures of a benchmark in the newest run that has it."""
+    return dict(newest_run(name)["figures"][name])
+
+
+def newest_run(name: str) -> dict[str, Any]:
+    """The newest run that has a benchmark, with its machine and versions."""
     for path in sorted(RESULTS.glob("20*.json"), reverse=True):
-        figures = json.loads(path.read_text())["figures"]
-        if name in figures:
-            return dict(figures[name])
+        run = json.loads(path.read_text())
+        if name in run["figures"]:
+            return dict(run)
     raise SystemExit(f"no run in {RESULTS} has the benchmark {name}")
 
 
-def write_between(marks: tuple[str, str], text: str, page: Path) -> None:
-    """Put a text between two marks of a page."""
+def put_between(marks: tuple[str, str], text: str, page: str) -> str:
+    """A page with this text between two of its marks."""
     pattern = "(?s)" + re.escape(marks[0]) + ".*?" + re.escape(marks[1])
-    found = page.read_text(encoding="utf-8")
-    page.write_text(re.sub(pattern, lambda _: f"{marks[0]}\n{text}\n{marks[1]}", found), encoding="utf-8")
+    changed, times = re.subn(pattern, lambda _: f"{marks[0]}\n{text}\n{marks[1]}", page)
+    if times != 1:
+        raise SystemExit(f"the page has {marks[0]} {times} times")
+    return changed

@@ -1,7 +1,6 @@
 """Bytes per n-gram, perplexity and load time of compact tables and of KenLM's binaries, from the same ARPA file.
 
-python benchmarks/compact.py                orders 3 and 5 of WikiText-2, into results/compact.json
-python benchmarks/compact.py --page         write the table of docs/scale.md from the last figures
+python benchmarks/compact.py                orders 3 and 5 of WikiText-2; benchmarks/tables.py writes the page
 
 `resident` is what a process has in memory of a model after it scored the held-out text, in excess of what it has with
 a model of a few words. KenLM's `query` reads the whole file, ours maps it and reads what it needs. Load times are
@@ -11,7 +10,6 @@ medians of wall time, ours with and without verification; the page shows them if
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import statistics
@@ -22,15 +20,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _timing import write_between, write_results
+from _timing import write_results
 from ngram import estimate, write_corpora
 
 import lidstone as ld
 from lidstone.ngram.formats.arpa import read_arpa, write_arpa
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "docs" / "scale.md"
-MARKS = ("<!-- compact: python benchmarks/compact.py --page -->", "<!-- end of compact -->")
+MARKS = ("<!-- compact -->", "<!-- end of compact -->")
 OURS: dict[str, dict[str, Any]] = {
     "lidstone, float64": {"bits": 64},
     "lidstone, float32": {"bits": 32},
@@ -163,25 +160,16 @@ def tables(figures: dict[str, Any]) -> str:
     return "\n".join([note, f"`codes.error` of 16 bits: {errors}.", "", *lines])
 
 
-def write_page() -> None:
-    figures = json.loads((HERE / "results" / "compact.json").read_text())
-    write_between(MARKS, tables(figures), PAGE)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--orders", type=int, nargs="+", default=[3, 5])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--page", action="store_true", help="write docs/scale.md from the last figures, and end")
     given = parser.parse_args()
-    if given.page:
-        return write_page()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="lidstone-compact-") as name:
         corpora = write_corpora(Path(name))
         runs = [bench(order, corpora, Path(name), given.rounds) for order in given.orders]
     print(write_results("compact", {"load_average_at_start": load, "rounds": given.rounds, "runs": runs}))
-    return None
 
 
 if __name__ == "__main__":

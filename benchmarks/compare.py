@@ -22,6 +22,8 @@ def numbers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
     if isinstance(value, dict):
         for key, item in value.items():
             yield from numbers(item, (*path, str(key)))
+    elif isinstance(value, list):
+        yield from numbers(dict(enumerate(value)), path)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield path, float(value)
 

@@ -2,7 +2,8 @@
 
 Run `python benchmarks/cores.py`. It uses the texts of `benchmarks/scale.py`. One process does both in turn, by changing
 which cores it may use; medians are compared, and the bits of both must be the same. The figures go to
-`benchmarks/results/` and to docs/scale.md. Target: at order 5, two cores at least 1.6 times as fast as one.
+`benchmarks/results/`; `benchmarks/tables.py` writes docs/scale.md. Target: at order 5, two cores at least 1.6 times as
+fast as one.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import scale
-from _timing import write_between, write_results
+from _timing import write_results
 
 import lidstone as ld
 
-MARKS = "<!-- cores: python benchmarks/cores.py -->", "<!-- end of cores -->"
+MARKS = "<!-- cores -->", "<!-- end of cores -->"
 
 
 def main() -> None:
@@ -44,7 +45,6 @@ def main() -> None:
                 f"{name:8} one core {one['one core']:.2f} s, all {one['all']:.2f} s: {one['ratio']:.2f} times as fast"
             )
     print(f"written to {write_results('cores', {'rounds': arguments.rounds, 'runs': found})}")
-    write_between(MARKS, as_table(found), scale.PAGE)
 
 
 def as_table(runs: dict[str, dict[str, Any]]) -> str:

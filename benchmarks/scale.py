@@ -5,8 +5,7 @@ table), on a local Ray with 1 and 2 workers of half the memory each (likewise), 
 is on the PATH. The text is drawn from a table that was fitted on the corpora of LIDSTONE_DATA. Every measurement is a
 process of its own, with warm kernels, after another has touched the memory; methods take turns; medians are compared.
 Figures are added to those of earlier runs, and what is measured already is not measured again: go on size by size.
-`--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes, and
-`--page` writes the tables of docs/scale.md from the figures measured last.
+`--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes.
 """
 
 from __future__ import annotations
@@ -24,11 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import _plan
-from _timing import PEAK, newest, write_between, write_results
+from _timing import PEAK, newest, write_results
 
 METHODS = ("memory", "disk", "ray 1", "ray 2", "lmplz")
-PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
-MARKS = "<!-- figures: python benchmarks/scale.py --page -->", "<!-- end of figures -->"
+MARKS = "<!-- figures -->", "<!-- end of figures -->"
 MACHINES, CORES, GIGABITS = 100, 16, 10
 """The cluster on paper: machines, cores of each, and the speed of its network in Gbit/s."""
 
@@ -159,9 +157,8 @@ def bench(text: Path, order: int, memory: int, methods: list[str], rounds: int, 
     return {method: medians(found) for method, found in measured.items()}
 
 
-def tables(figures: dict[str, Any]) -> str:
+def tables(figures: dict[str, Any], machine: dict[str, Any]) -> str:
     """The measured part of docs/scale.md."""
-    machine = figures["hardware"]
     lines = [
         f"Measured on {machine['cpu']}, {machine['cores']} cores; medians of the rounds; memory limit "
         f"{figures['memory'] / 2**30:g} GB; load average {figures['load_average_at_start']:.1f} at the start.",
@@ -217,10 +214,6 @@ def _after_counting(one: dict[str, float], tokens: int, total: float) -> str:
     )
 
 
-def write_page() -> None:
-    write_between(MARKS, tables(newest("scale")), PAGE)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=float, nargs="+", default=[9e6, 72e6])
@@ -232,11 +225,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=float("inf"), help="minutes to measure for (no limit)")
     parser.add_argument("--plan", action="store_true", help="say what would be measured and how long it takes, and end")
     parser.add_argument("--again", action="store_true", help="forget the figures of earlier runs")
-    parser.add_argument("--page", action="store_true", help="write docs/scale.md from the last figures, and end")
     arguments = parser.parse_args()
-    if arguments.page:
-        write_page()
-        return
     from lidstone.ngram.disk.memory import parse_size
 
     arguments.folder.mkdir(exist_ok=True, parents=True)
