@@ -6,6 +6,8 @@ What is allowed nevertheless stands below, with its reason; nothing may be added
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,17 +18,22 @@ from tests.visits import LIMITS, files_of
 import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
+ROOT = PACKAGE.parents[1]
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix("."): path
     for path in PACKAGE.rglob("*.py")
 }
 LIBRARY = ("text", "ngram", "loss", "hf")
+STOREYS = (*LIBRARY, "lab", "cli")
 
 CIRCLES = {
     ("ngram.table", "ngram.formats"),
     ("ngram.identity", "ngram.formats"),
 }
 """imports that close a circle: a table saves itself, and its identity is a hash over the arrays of its file"""
+NOT_MODULES = {"lidstone.smoothers", "lidstone.json"}
+"""dotted names in docstrings that are no modules: the group of entry points, and a file of a run"""
+SOURCES = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.parts]
 LONG_WAYS = {"sweep"}
 """jobs that visit more files than they should"""
 
@@ -81,11 +88,11 @@ def circles(graph: dict[str, set[str]]) -> Iterator[set[str]]:
 
 
 def reach(graph: dict[str, set[str]], start: str) -> set[str]:
-    found, ahead = set(), [start]
-    while ahead:
-        new = graph.get(ahead.pop(), set()) - found
+    found, pending = set(), [start]
+    while pending:
+        new = graph.get(pending.pop(), set()) - found
         found |= new
-        ahead += new
+        pending += new
     return found
 
 
@@ -121,3 +128,31 @@ def test_no_file_name_occurs_three_times():
 def test_a_job_visits_few_files(job):
     files = files_of(job)
     assert len(files) <= LIMITS[job], "\n".join(files)
+
+
+def docstrings(module: str) -> Iterator[str]:
+    """The texts that explain modules, classes, functions and the fields and constants above them."""
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+def is_known(name: str) -> bool:
+    """Whether `lidstone.a.b` is a module, a name in one, or a public name."""
+    parts = name.split(".")[1:]
+    for cut in range(len(parts), -1, -1):
+        home, inside = ".".join(parts[:cut]), parts[cut:]
+        if home in MODULES or is_folder(home):
+            return not inside or hasattr(importlib.import_module(f"lidstone.{home}".rstrip(".")), inside[0])
+    return False
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_docstrings_name_files_and_modules_that_exist(module):
+    text = "\n".join(docstrings(module))
+    files = set(re.findall(r"(?<![\w./-])(?:\w+/)*\w+\.py\b", text))
+    names = set(re.findall(r"(?<![\w./:-])lidstone(?:\.\w+)+(?![\w/])", text)) - NOT_MODULES
+    folders = set(re.findall(rf"`((?:{'|'.join(STOREYS)})/\w+)`", text))
+    assert [name for name in files if not any(f"/{path}".endswith(f"/{name}") for path in SOURCES)] == []
+    assert [name for name in names if not is_known(name)] == []
+    assert [name for name in folders if name.replace("/", ".") not in MODULES and not is_folder(name)] == []

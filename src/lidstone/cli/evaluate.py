@@ -181,12 +181,12 @@ def _print(facts: dict[str, Any]) -> None:
         unknown = f"{facts['oov']:,} OOV, vocabulary {facts['vocabulary']:,}"
         print(f"perplexity {facts['perplexity']:.4f} per token  ({facts['tokens']:,} tokens, {unknown})")
         print(f"perplexity {facts['word_perplexity']:.4f} per word   ({facts['words']:,} words and ends)")
-        for name, about in _beside(facts):
+        for name, about in _other_models(facts):
             print(f"{about}: {facts[name]['perplexity']:.4f} per token, {facts[name]['word_perplexity']:.4f} per word")
     print(facts["signature"])
 
 
-def _beside(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _other_models(facts: dict[str, Any]) -> list[tuple[str, str]]:
     if "mixture" not in facts:
         return []
     order, weight = facts["ngram"]["order"], facts["mixture"]["weight"]

@@ -105,7 +105,7 @@ class Reporter:
         self.first = ""
 
     def __call__(self, bad: Bad) -> None:
-        """Count one."""
+        """Name a bad line if it is one of the first, and count it."""
         seen = self.kinds.total()
         self.first = self.first or f"{bad.where}: {bad.reason}"
         if seen < NAMED:

@@ -48,7 +48,7 @@ class Calibration:
     brier: float
 
     def to_dict(self) -> dict[str, float]:
-        """Plain values."""
+        """The measures by name, for JSON."""
         return asdict(self)
 
 

@@ -219,7 +219,7 @@ def slow_read_words(
             words = split_words(line)
             for word in words:
                 if word in reserved or (known is not None and word not in known):
-                    raise _refusal(word, name_of(source), number, word in reserved)
+                    raise _word_error(word, name_of(source), number, word in reserved)
             if words or blank == "count":
                 sentences.append(words)
     vocab = vocab or Vocabulary.from_words(dict.fromkeys(word for words in sentences for word in words))
@@ -275,7 +275,7 @@ class WordReader:
             if status != interning.FULL:
                 position = int(self.state[interning.POSITION])
                 line = lines + chunk.count(b"\n", 0, position) + 1
-                raise _refusal(_word_at(chunk, position), name, line, status == interning.RESERVED)
+                raise _word_error(_word_at(chunk, position), name, line, status == interning.RESERVED)
             self._enlarge_table()
 
     def take(self) -> Ids:
@@ -358,7 +358,7 @@ def _word_at(chunk: bytes, position: int) -> str:
     return chunk[position:end].decode()
 
 
-def _refusal(word: str, name: str, line: int, reserved: bool) -> TextError:
+def _word_error(word: str, name: str, line: int, reserved: bool) -> TextError:
     if reserved:
         return TextError(
             f"the text holds the reserved word {word} ({name}, line {line})",

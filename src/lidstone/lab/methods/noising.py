@@ -73,9 +73,9 @@ class Noising:
             raise InputError("noising needs bigram counts", hint="count with order=2")
         self.gamma, self.scheme, self.blank = gamma, scheme, blank
         rates, draws = _rates(counts, gamma, scheme), _proposal(counts, scheme)
-        inner = ~counts.vocab.boundaries[:-1]
-        self.rates = torch.from_numpy(np.where(inner, rates, 0.0))  # (V,)
-        self.input_draws = torch.from_numpy(np.where(inner, draws, 0.0))
+        words = ~counts.vocab.boundaries[:-1]
+        self.rates = torch.from_numpy(np.where(words, rates, 0.0))  # (V,)
+        self.input_draws = torch.from_numpy(np.where(words, draws, 0.0))
         self.target_draws = torch.from_numpy(draws)
 
     @property

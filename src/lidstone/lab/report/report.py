@@ -128,7 +128,7 @@ class Report:
         )
 
     def tables(self) -> tuple[Table, Table]:
-        """Both tables."""
+        """The table of means over seeds, and that of the best seeds."""
         return self.table(), self.best_seed_table()
 
     @cached_property

@@ -48,8 +48,8 @@ class Checkpoint:
     def best(self) -> Path:
         """The checkpoint with the best validation score so far, in the same folder."""
         step = self.state.get("best_global_step") or self.step
-        beside = self.path.with_name(f"checkpoint-{step}")
-        return beside if (beside / _NEEDED[0]).is_file() else self.path
+        found = self.path.with_name(f"checkpoint-{step}")
+        return found if (found / _NEEDED[0]).is_file() else self.path
 
 
 def last_checkpoint(folder: Path) -> Checkpoint | None:

@@ -35,7 +35,7 @@ AGAIN = "begin again with --restart"
 
 @dataclass(frozen=True)
 class FilterState:
-    """What is done."""
+    """How far a run has come."""
 
     phase: int = 1
     """the first or second pass, or `FINISHED`"""

@@ -150,7 +150,7 @@ _UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
 
 @dataclass(frozen=True)
 class DecodedTrie:
-    """A decoded model."""
+    """The arrays of a KenLM trie, unpacked."""
 
     hashes: NDArray[np.uint64]
     """of the words with ids 1, 2, ...; 0 is `<unk>`"""
