@@ -100,7 +100,7 @@ def explain(table: BackoffTable, counts: Counts, history: Sequence[int]) -> Expl
     p = followers / max(total, 1)
     delta = smoothed - p if total else np.zeros_like(smoothed)
     z = float(np.maximum(-delta, 0).sum())
-    plus, minus = (np.maximum(part, 0) / (z or 1.0) for part in (delta, -delta))
+    plus, minus = (np.maximum(part, 0) / (z or 1.0) for part in (delta, -delta))  # (1) of docs/theory.md
     return Explanation(seen, total, p, smoothed, plus, minus, z, continuation_note(table, seen))
 
 

@@ -60,7 +60,7 @@ def dense_target(
     if row is None or not is_predicted(table, label):
         return onehot
     delta = torch.tensor(table.prob([history])[0]) - row
-    sign = 1 if form == "published" else -1
+    sign = 1 if form == "published" else -1  # the table of docs/theory.md, section 5
     return onehot + gamma_plus * delta.clamp(min=0) + sign * gamma_minus * (-delta).clamp(min=0)
 
 

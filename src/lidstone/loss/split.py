@@ -1,6 +1,6 @@
 """The signed split: how a smoothed distribution differs from the empirical one, per history and in sparse form.
 
-    p~(w|h) - p(w|h) = Z(h) (p+(w|h) - p-(w|h)),      p(w|h) = c(hw) / c(h)
+    p~(w|h) - p(w|h) = Z(h) (p+(w|h) - p-(w|h)),      p(w|h) = c(hw) / c(h)                (1) of docs/theory.md
 
 Both p and p~ sum to one, so what is taken away equals what is given: one Z. Words that never follow h have p = 0, and
 there p~ is backoff * (order below): the dense part of Z p+ is a multiple of the order below, and Z p- is sparse.
@@ -73,7 +73,7 @@ def signed_split(table: BackoffTable, counts: Counts) -> SignedSplit:
     lower = table.backoffs[parents] * smoothed[trie.suffixes[nodes]] if trie.order > 1 else np.zeros(len(nodes))
     totals = counts.totals[parents] if trie.order > 1 else np.full(len(nodes), counts.tokens)
     empirical = counts.counts[nodes] / np.maximum(totals, 1)
-    delta = smoothed[nodes] - empirical
+    delta = smoothed[nodes] - empirical  # (1): Z p+ is what is above zero, Z p- what is below
     return SignedSplit(table, np.maximum(delta, 0) - lower, np.maximum(-delta, 0), empirical)
 
 

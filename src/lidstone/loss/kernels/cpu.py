@@ -3,6 +3,8 @@
     losses  = mass * lse - label * z[y] - plus * (rows . z + base_weight * base . z) - minus * (Z p- . z)
     dlosses = mass * softmax(z) - label * onehot(y) - plus * (rows + base_weight * base) - minus * Z p-
 
+These are (6) and (7) of docs/theory.md.
+
 One pass over the logits for the log-sum-exp, one for the gradient, and a gather and a scatter of the n-grams that
 exist: neither a (positions, V) target nor a second log-softmax. Everything is float32.
 
@@ -73,12 +75,12 @@ def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None)
         return PositionLosses(nll, nll, none, none, saved)
     assert isinstance(plan, Coefficients)
     plus, minus = plan.strengths(table)
-    plus = plus * (plan.z * lse - (sparse + on_base) + plan.label_smoothed * gold)  # g+ Z H(p+, q)
+    plus = plus * (plan.z * lse - (sparse + on_base) + plan.label_smoothed * gold)  # (6): g+ Z H(p+, q)
     if not facts.ngram:
         taken = plan.z * gold
     elif len(table.dense_minus):
         taken = dense_dot(z, table.dense_minus)
-    minus = minus * (plan.z * lse - taken)  # -+ g- Z H(p-, q)
+    minus = minus * (plan.z * lse - taken)  # (6): -+ g- Z H(p-, q)
     return PositionLosses(nll + plus + minus, nll, plus, minus, saved)
 
 
@@ -98,7 +100,7 @@ def gradient(
     z = z.view(-1, logits.shape[-1])
     if bool(saved[0].any()):
         z.sub_(saved[0][:, None])
-    mass, label, row, minus = (scale * each for each in batch.coefficients())
+    mass, label, row, minus = (scale * each for each in batch.coefficients())  # of (7)
     _softmax_(z, saved[1], mass, row * saved[2] if base else None, None if table is None else table.base)
     if plan is not None and table is not None:
         if len(table.dense_minus):
@@ -302,7 +304,7 @@ def _dot(start, stop, ngram, table, z, states, shifts, out, out_minus, out_base)
             slots = slice(low - shifts[t], high - shifts[t])
             total, taken = _two_dots(z[t], words[low:high], plus[slots], minus[slots])
             weight, state = backoffs[state], suffixes[state]
-        while state >= 0:
+        while state >= 0:  # (5), unrolled: the rows of h, b(h) times those of h', and so on
             low, high = first[state], first[state + 1]
             total += weight * _one_dot(z[t], words[low:high], rows[low:high])
             weight, state = weight * backoffs[state], suffixes[state]

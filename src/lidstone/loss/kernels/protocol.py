@@ -1,8 +1,8 @@
-"""What the kernels of the loss exchange, and which of them run on a device.
+"""What the kernels of the loss exchange, and which of them run on a device. Numbers are those of docs/theory.md.
 
 Write q for the model, y for the label, h for the history. All four combinations of form and empirical distribution are
 
-    loss = mass * lse(z) - label * z[y] - plus * <rows, z> - minus * <Z p-, z>          (DESIGN.md, section 5)
+    loss = mass * lse(z) - label * z[y] - plus * <rows, z> - minus * <Z p-, z>                                  (6)
 
     empirical   Z           mass                  label                          rows      p-
     token       1 - p~(y)   1 + (g+ +- g-) Z      1 - g+ p~(y) +- g- Z           p~        (in `label`)

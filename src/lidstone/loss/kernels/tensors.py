@@ -114,7 +114,7 @@ def _parts(
         label, row = -own.expand_as(mass), plan.known
     else:
         label, row = (plus * whole if weighted else plus) - mass, plus
-    nll, plus, minus = own * nll if weighted else nll, plus * given, minus * taken
+    nll, plus, minus = own * nll if weighted else nll, plus * given, minus * taken  # (6) of docs/theory.md
     mass, label = (_times(each, factor) for each, factor in zip((mass, label), divided, strict=True))
     return PositionLosses(nll + plus + minus, nll, plus, minus, torch.stack([mass, label, row]))
 
@@ -131,7 +131,7 @@ def gradient(
     """The gradient of scale * losses; see `Kernels.gradient`."""
     labels, plan, rows, table, facts = batch
     found = torch.softmax(logits.detach().reshape(-1, logits.shape[-1]).float(), -1)
-    mass, label, row = (saved * scale).unbind()
+    mass, label, row = (saved * scale).unbind()  # of (7) in docs/theory.md
     found.mul_(mass[:, None]).masked_fill_((mass == 0)[:, None], 0.0)  # what does not count may be NaN
     if rows is not None and table is not None:
         found.addcmul_(_target(rows, table, facts)[rows.which], row[:, None], value=-1)

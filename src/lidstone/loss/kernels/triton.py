@@ -358,7 +358,7 @@ def losses_program(  # type: ignore[no-untyped-def]
             moved_mass = tl.load(plan_z + row)
             at_label = tl.load(plan_smoothed + row)
             smoothed = sparse + safe_product(base_weight, on_base)
-            plus = safe_product(g_plus, moved_mass * lse - smoothed + at_label * gold)
+            plus = safe_product(g_plus, moved_mass * lse - smoothed + at_label * gold)  # (6) of docs/theory.md
             if not NGRAM:
                 taken = moved_mass * gold
             minus = safe_product(g_minus, moved_mass * lse - taken)
@@ -404,7 +404,7 @@ def gradient_program(  # type: ignore[no-untyped-def]
         g_plus = known * tl.load(strengths)
         on_minus = known * tl.load(strengths + 1)
         moved_mass = tl.load(plan_z + row)
-        mass = factor * (1.0 + (g_plus + on_minus) * moved_mass)
+        mass = factor * (1.0 + (g_plus + on_minus) * moved_mass)  # of (7), as the label's and the row's below
         gold = 1.0 - g_plus * tl.load(plan_smoothed + row)
         if not NGRAM:
             gold += on_minus * moved_mass

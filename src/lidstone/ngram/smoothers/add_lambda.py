@@ -1,6 +1,8 @@
 """Add-lambda (Lidstone): pretend to have seen every word lambda times more after every history.
 
-p(w|h) = (c(hw) + lam) / (c(h) + lam |E|)         lam = 1 is Laplace's rule; an unseen history: uniform
+    p(w|h) = (c(hw) + lam) / (c(h) + lam |E|)                                                                   (1)
+
+lam = 1 is Laplace's rule; an unseen history: uniform
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class AddLambda(BlockSmoother):
 
     def prepare(self, counts: Counts) -> BlockFit:
         """Every event weighs its count and `lam`."""
-        return pseudo_counts(counts, self._weights, self.lam)
+        return pseudo_counts(counts, self._weights, self.lam)  # (1)
 
     def _weights(self, counts: Ints, _: NDArray[np.bool_]) -> Floats:
         return counts.astype(np.float64) + self.lam

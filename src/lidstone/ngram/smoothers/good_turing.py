@@ -4,7 +4,7 @@
 through log n_r for the rest. It adjusts the counts r to r* and reserves the mass P_0 = n_1 / N for the unseen. As
 printed in the paper that is a joint probability; the smoother makes it conditional:
 
-    p(w|h) = r*(c(hw)) / norm(h),      r*(0) = n_1 / N_0,      norm(h) makes the sum over E one
+    p(w|h) = r*(c(hw)) / norm(h),      r*(0) = n_1 / N_0,      norm(h) makes the sum over E one                 (1)
 
 The n_r are those of the n-grams that have a whole history. N_0 is how many of these were not seen: |E| times the
 histories, less the distinct n-grams; if it is zero, nothing is reserved. An unseen history: uniform.
@@ -120,7 +120,7 @@ class GoodTuring(BlockSmoother):
         if self._undefined(counts, r, n):
             return replace(self._fallback_fit(counts), notes={"fallback_orders": [counts.order]})
         found, unseen_types = simple_good_turing(r, n, self.confidence), _unseen_types(counts)
-        unseen = n[0] / unseen_types if unseen_types else 0.0  # r*(0)
+        unseen = n[0] / unseen_types if unseen_types else 0.0  # r*(0) of (1)
         notes = {"slope": found.slope, "unseen": float(unseen)}
         return pseudo_counts(counts, partial(_weights, found, unseen), unseen, notes)
 

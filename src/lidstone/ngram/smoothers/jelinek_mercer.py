@@ -1,6 +1,6 @@
 """Jelinek-Mercer: a fixed weight for each order, the rest for the orders below.
 
-    p_k(w|h) = lam_k c(hw)/c(h) + (1 - lam_k) p_{k-1}(w|h'),      p_0 uniform over E
+    p_k(w|h) = lam_k c(hw)/c(h) + (1 - lam_k) p_{k-1}(w|h'),      p_0 uniform over E                            (1)
 
 An unseen history passes through to h'. Grounded in the unigram, lam_1 is 1: then a word that the text lacks has the
 probability zero after every history. The weights are given, or learnt from held-out text by expectation-maximisation.
@@ -55,7 +55,7 @@ class JelinekMercer(BlockSmoother):
     def prepare(self, counts: Counts) -> BlockFit:
         """The share of c(hw)/c(h) is that of its order."""
         lam = self.per_order(counts.order)[0]
-        return mix(lam * unigrams(counts) + (1 - lam) * uniform(counts), self._share)
+        return mix(lam * unigrams(counts) + (1 - lam) * uniform(counts), self._share)  # (1)
 
     def _share(self, block: HistoryBlock) -> Floats:
         lam = self.per_order(block.source.order)[block.order - 1]  # a history of k words belongs to order k + 1

@@ -1,6 +1,6 @@
 """Label smoothing as a smoother: what a model learns from counts when every target is mixed with the uniform.
 
-    p(w|h) = (c(hw)/c(h) + gamma u(w)) / (1 + gamma)          u uniform over E; an unseen history: uniform
+    p(w|h) = (c(hw)/c(h) + gamma u(w)) / (1 + gamma)          u uniform over E; an unseen history: uniform      (1)
 
 Unlike add-lambda, the uniform's share does not shrink as c(h) grows: weighted per position, label smoothing of
 strength gamma is Jelinek-Mercer interpolation with the uniform, weight 1/(1 + gamma).
@@ -55,7 +55,7 @@ class LabelSmoothing(BlockSmoother):
         base = uniform(counts)
         if counts.order == 1:
             base = self._share * unigrams(counts) + (1 - self._share) * base
-        return mix(base, self._shares)
+        return mix(base, self._shares)  # (1)
 
     def _shares(self, block: HistoryBlock) -> Floats:
         return np.where(block.whole, self._share, 0.0)

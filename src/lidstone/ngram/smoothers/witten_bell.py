@@ -1,6 +1,6 @@
 """Witten-Bell: a history that was followed by many different words will be followed by new ones.
 
-    p(w|h) = (c(hw) + N_1+(h.) p(w|h')) / (c(h) + N_1+(h.))
+    p(w|h) = (c(hw) + N_1+(h.) p(w|h')) / (c(h) + N_1+(h.))                                                     (1)
 
 N_1+(h.) is the number of distinct words seen after h. Unigrams rest on the uniform, by the same rule.
 Where thresholds dropped n-grams, N_1+ counts those that are left, and the counts dropped go to the order below.
@@ -38,7 +38,7 @@ class WittenBell(BlockSmoother):
 
 
 def _share(block: HistoryBlock) -> Floats:
-    """c(h) / (c(h) + N_1+(h.)) of each history."""
+    """c(h) / (c(h) + N_1+(h.)) of each history: the share of c(hw)/c(h) in (1)."""
     types = block.sum_followers((block.counts > 0).astype(np.int32))
     share: Floats = block.totals / np.maximum(block.totals + types, 1)
     return share
