@@ -130,6 +130,20 @@ def read_json(path: str | Path, hint: str = "", read: Callable[[Path], bytes] = 
         raise FileFormatError(f"{path} is damaged: {error}", hint=hint) from error
 
 
+def read_object(path: str | Path, what: str, hint: str = "", read: Callable[[Path], bytes] = Path.read_bytes) -> Any:
+    """As `read_json`, for a file with a JSON object; anything else has no `what`, and is damaged."""
+    value = read_json(path, hint, read)
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{path} is damaged: it has no {what}", hint=hint)
+    return value
+
+
+def write_json(path: str | Path, record: Mapping[str, Any], indent: int | None = None) -> None:
+    """Write a record as JSON, atomically and with its checksum; NaN and infinity become null."""
+    made = with_checksum(jsonable(record))
+    write_text(path, json.dumps(made, ensure_ascii=False, allow_nan=False, indent=indent) + "\n")
+
+
 def parse_json(data: bytes | str) -> Any:
     """The value of a JSON text; whatever is wrong with it is a ValueError, deep nesting and lone surrogates too.
 

@@ -15,7 +15,8 @@ import lidstone as ld
 from lidstone.errors import InputError, RecipeError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.methods.residual import generating, residual_of
+from lidstone.lab.methods.base import residual_of
+from lidstone.lab.methods.residual import generating
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
 from lidstone.lab.run.scoring import choose_ngram, fit_ngram

@@ -17,8 +17,7 @@ from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.recipe.recipe import load_recipe, make_recipe
 from lidstone.lab.run.record import identity, run_id
 from lidstone.lab.run.run import train
-from lidstone.lab.run.setup import training_text
-from lidstone.lab.run.table_text import table_source, table_text
+from lidstone.lab.run.setup import table_source, table_text, training_text
 
 MORE = ("the old dog sees the old tree", "the small child sees", "the green cat sees the river")
 WB = {"smoother": "witten-bell", "gamma": 0.2, "order": 2}

@@ -15,7 +15,7 @@ from tests.tiny import lm_values, recipe, write_texts
 from lidstone.errors import RecipeError
 from lidstone.lab import methods
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.methods import METHODS, load_method
+from lidstone.lab.methods.base import METHODS, load_method
 from lidstone.lab.recipe.recipe import make_recipe
 from lidstone.lab.run.setup import training_text
 

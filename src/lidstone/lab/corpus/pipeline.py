@@ -74,11 +74,14 @@ class TextPipeline:
 
     def encode(self, lines: Iterable[str]) -> list[Ids]:
         """Ids of each line, without the final eos."""
-        if self.checkpoint is not None:
-            texts = self.words(lines)
-            encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-            return [self._without_specials(np.array(ids, dtype=np.int32), n) for n, ids in enumerate(encoded, start=1)]
-        return [encode_pieces(pieces, self.vocabulary) for pieces in self.pieces(self.words(lines))]
+        return self.encode_words(self.words(lines))
+
+    def encode_words(self, words: Sequence[str]) -> list[Ids]:
+        """Ids of tokenized lines."""
+        if self.checkpoint is None:
+            return [encode_pieces(pieces, self.vocabulary) for pieces in self.pieces(words)]
+        encoded = self.tokenizer(words, add_special_tokens=False)["input_ids"] if words else []
+        return [self._without_specials(np.array(ids, dtype=np.int32), n) for n, ids in enumerate(encoded, start=1)]
 
     def _without_specials(self, ids: Ids, number: int) -> Ids:
         reserved = self.vocabulary.boundaries[ids]

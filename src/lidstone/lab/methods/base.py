@@ -1,4 +1,5 @@
-"""What a method is: the steps of a training that it can change, and its settings, a recipe's section `regularizer`.
+"""What a method is: the steps of a training that it can change, its settings, a recipe's section `regularizer`, and the
+registry, which has the methods' labels, and by the order of its lines their places in tables.
 
 A `TrainingMethod` is plain cross-entropy; a method overrides the steps that it changes. It reads the training text
 through `TrainingText`, which caches counts and tables under the hash of their inputs, so seeds, strengths and models
@@ -11,6 +12,8 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -19,7 +22,6 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from lidstone.errors import FileFormatError
-from lidstone.lab.methods import METHODS, load_method
 from lidstone.loss.schedule import Kind, Schedule
 from lidstone.section import Positive, Section
 
@@ -29,6 +31,47 @@ if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
     from lidstone.text.vocabulary import Vocabulary
 
+
+@dataclass(frozen=True)
+class MethodLabel:
+    """How tables show a method."""
+
+    short: str
+    long: str
+    stands_alone: bool = True
+    """False if the trained network needs an n-gram model at test time, too, and is not ranked among the others"""
+
+
+METHODS = {
+    "none": MethodLabel("None", "None"),
+    "confidence_penalty": MethodLabel("CP", "Confidence penalty"),
+    "label_smoothing": MethodLabel("LS", "Label smoothing"),
+    "unigram_label_smoothing": MethodLabel("unigram LS", "Unigram label smoothing"),
+    "noising": MethodLabel("Noising", "Data noising"),
+    "reverse_kl": MethodLabel("Reverse KL", "Reverse KL to the n-gram model"),
+    "ndp": MethodLabel("NDP", "Next-distribution prediction"),
+    "residual": MethodLabel("Residual", "N-gram residual", stands_alone=False),
+    "smoother": MethodLabel("smoother", "Smoother"),  # runs are named after the smoother instead
+}
+
+
+@cache
+def load_method(kind: str) -> TrainingMethod:
+    """The method of this kind, from its file.
+
+    >>> load_method("noising").kind
+    'noising'
+    """
+    method: TrainingMethod = import_module(f"lidstone.lab.methods.{kind}").METHOD
+    return method
+
+
+def residual_of(model: Any) -> Any:
+    """The n-gram residual that a model was trained with, see `residual`; None for other models."""
+    return getattr(model, "ngram_residual", None)
+
+
+if TYPE_CHECKING:
     MethodKind = str
 else:
     MethodKind = Literal[tuple(METHODS)]

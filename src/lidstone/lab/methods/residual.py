@@ -17,7 +17,6 @@ sentence uses a table that was fitted without it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,8 +29,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
-from lidstone.files import write_text
-from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingMethod, TrainingText
+from lidstone.files import read_json, write_json
+from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingMethod, TrainingText, residual_of
 from lidstone.loss.targets import Targets
 from lidstone.ngram.formats.safetensors import load, save
 from lidstone.ngram.table import BackoffTable
@@ -40,8 +39,6 @@ from lidstone.ngram.trie import Trie
 if TYPE_CHECKING:
     from lidstone.hf.mixture import Mixture
 
-ATTRIBUTE = "ngram_residual"
-"""of a model: its residual"""
 TABLE, FACTS = "residual.safetensors", "residual.json"
 
 
@@ -66,8 +63,7 @@ class ResidualMethod(TrainingMethod):
         NgramResidual(text.table(settings), settings.strengths[0], folds).attach(model)
 
     def batch_change(self, settings: Regularizer, text: TrainingText, model: Any) -> BatchChange | None:
-        residual = residual_of(model)
-        return residual.take_folds if residual is not None and settings.folds else None
+        return residual_of(model).take_folds if settings.folds else None
 
     def describe(self, settings: Regularizer) -> dict[str, Any]:
         return super().describe(settings) | {"order": settings.order}
@@ -123,8 +119,13 @@ class NgramResidual(nn.Module):
 
     def attach(self, model: Any) -> None:
         """Make it part of a model; it is not saved with the weights."""
-        model.add_module(ATTRIBUTE, self)
+        model.add_module("ngram_residual", self)
         model.register_forward_hook(self._hook, with_kwargs=True)
+
+    def save(self, folder: Path) -> None:
+        """Write the table and its strength beside the weights of the model."""
+        save(self.table, folder / TABLE)
+        write_json(folder / FACTS, {"alpha": self.alpha})
 
     def forward(self, logits: Tensor, contexts: Tensor) -> Tensor:
         """Logits (batch, time, V) with the residual; contexts (batch, time) hold the token before each label."""
@@ -203,11 +204,6 @@ def _add_corrections(total: Tensor, table: Targets, contexts: Tensor, positions:
     table.add_sparse_rows(total, states, shifts, torch.full((len(states),), alpha, device=total.device))
 
 
-def residual_of(model: Any) -> NgramResidual | None:
-    """The residual that is attached to a model."""
-    return getattr(model, ATTRIBUTE, None)
-
-
 @contextmanager
 def generating(model: Any, mixture: Mixture | None = None) -> Iterator[Any]:
     """The logits processors for `generate`: the mixture, or the residual, which the forward pass then leaves out."""
@@ -225,21 +221,11 @@ def generating(model: Any, mixture: Mixture | None = None) -> Iterator[Any]:
         residual.disabled = False
 
 
-def save_residual(model: Any, folder: Path) -> None:
-    """Write the table of a model's residual, if it has one."""
-    residual = residual_of(model)
-    if residual is not None:
-        save(residual.table, folder / TABLE)
-        write_text(folder / FACTS, json.dumps({"alpha": residual.alpha}))
-
-
 def load_residual(model: Any, folder: Path) -> None:
-    """Attach the table that is saved beside a model, if there is one."""
-    if not (folder / FACTS).is_file():
-        return
-    table = load(folder / TABLE)
+    """Attach the residual that was saved with a model."""
+    table, alpha = load(folder / TABLE), read_json(folder / FACTS)["alpha"]
     assert isinstance(table, BackoffTable)
-    NgramResidual(table, float(json.loads((folder / FACTS).read_text())["alpha"])).attach(model)
+    NgramResidual(table, float(alpha)).attach(model)
 
 
 METHOD = ResidualMethod()

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lidstone.lab.methods import METHODS
+from lidstone.lab.methods.base import METHODS
 
 SMOOTHERS = {
     "add-lambda": ("add-λ", "Add-λ"),

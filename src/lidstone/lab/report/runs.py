@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import FileFormatError, InputError, LidstoneError
-from lidstone.files import CHECKSUM, is_portable_name, parse_json, read_json
+from lidstone.files import CHECKSUM, is_portable_name, parse_json, read_object
 from lidstone.lab.report.packed import EXPLORER, RATIO, RECORD, SMALL, is_file, pack, read_bytes, records_in
 
 SCHEMA = 1
@@ -172,10 +172,7 @@ def load_runs(paths: str | Path | Iterable[str | Path], *, skip_damaged: bool = 
 
 def read_run(file: Path) -> Run:
     """Read one `run.json`."""
-    record = read_json(file, hint="run it again, or skip it (--skip-damaged)", read=read_bytes)
-    if not isinstance(record, dict):
-        raise FileFormatError(f"{file} is damaged: it has no run", hint="run it again, or skip it (--skip-damaged)")
-    return Run.from_dict(record, file)
+    return Run.from_dict(read_object(file, "run", "run it again, or skip it (--skip-damaged)", read_bytes), file)
 
 
 def pack_runs(sources: Iterable[str | Path], study: str | Path) -> tuple[int, int]:
@@ -306,9 +303,7 @@ def _explorer(roots: Sequence[Path]) -> Mapping[str, Any] | None:
     for root in roots:
         file = root / EXPLORER
         if is_file(file):
-            data = read_json(file, hint="make it again or move it away", read=read_bytes)
-            if not isinstance(data, dict):
-                raise FileFormatError(f"{file} is damaged: it has no data", hint="make it again or move it away")
+            data = read_object(file, "data", "make it again or move it away", read_bytes)
             return {key: value for key, value in data.items() if key != CHECKSUM}
     return None
 

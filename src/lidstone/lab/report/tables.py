@@ -14,7 +14,7 @@ import numpy as np
 
 from lidstone.files import jsonable
 from lidstone.lab.evaluation.effect import standard_error
-from lidstone.lab.methods import METHODS
+from lidstone.lab.methods.base import METHODS
 from lidstone.lab.report.labels import Label
 from lidstone.lab.report.methods import Method, Metric, validation_metric
 from lidstone.lab.report.runs import Run

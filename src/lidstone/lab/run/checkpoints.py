@@ -7,7 +7,6 @@ One whose files do not fit their checksums is not used either.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from traceback import walk_tb
 from typing import Any
 
 from lidstone.errors import LidstoneError, RunError
-from lidstone.files import file_checksums, parse_json, read_json, verify_files, with_checksum, write_text
+from lidstone.files import file_checksums, parse_json, read_json, verify_files, write_json
 
 _NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 _STATE, _CHECKSUMS = "trainer_state.json", "checksums.json"
@@ -89,7 +88,7 @@ def write_checksums(folder: Path) -> None:
     """Write the checksums of the files of a checkpoint that is complete, so that damage is noticed."""
     names = (*_NEEDED, _STATE, "rng_state.pth")  # with several processes, each writes its own state of the generators
     sums = file_checksums(folder, [name for name in names if (folder / name).is_file()])
-    write_text(folder / _CHECKSUMS, json.dumps(with_checksum({"files": sums})))
+    write_json(folder / _CHECKSUMS, {"files": sums})
 
 
 def _read(path: Path) -> Checkpoint | None:

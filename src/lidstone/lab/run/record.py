@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from lidstone import __version__
-from lidstone.errors import FileFormatError, LidstoneError, RunError
-from lidstone.files import atomic_write, jsonable, read_json, try_lock, with_checksum, write_text
+from lidstone.errors import LidstoneError, RunError
+from lidstone.files import atomic_write, read_object, try_lock, write_json
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.setup import training_text
-from lidstone.lab.run.table_text import table_source
+from lidstone.lab.run.setup import table_source, training_text
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
@@ -137,8 +136,7 @@ def names_of(record: dict[str, Any]) -> list[str]:
 
 
 def _write(folder: Path, record: dict[str, Any]) -> None:
-    text = json.dumps(with_checksum(jsonable(record)), ensure_ascii=False, indent=1, allow_nan=False)
-    write_text(folder / "run.json", text + "\n")
+    write_json(folder / "run.json", record, indent=1)
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
@@ -146,10 +144,8 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     file = folder / "run.json"
     if not file.is_file():
         return None
-    record = read_json(file, hint="delete the folder and train again")
-    if not isinstance(record, dict):
-        raise FileFormatError(f"{file} is damaged: it has no run", hint="delete the folder and train again")
-    return record if record.get("status") == "complete" else None
+    record = read_object(file, "run", hint="delete the folder and train again")
+    return dict(record) if record.get("status") == "complete" else None
 
 
 def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None = None) -> Path | None:
@@ -171,7 +167,7 @@ def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None
     data = explorer_data(tables, counts, frequent_histories(counts), prepared.vocab.tokens)
     data["vocabulary"] = prepared.vocab.token_fingerprint  # as in run.json
     path = Path(output) / EXPLORER
-    write_text(path, json.dumps(with_checksum(data), ensure_ascii=False, allow_nan=False))
+    write_json(path, data)
     return path
 
 

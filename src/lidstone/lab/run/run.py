@@ -21,6 +21,7 @@ from lidstone.files import new_folder
 from lidstone.hf.perplexity import window_of
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import CorpusSplit, Prepared
+from lidstone.lab.methods.base import residual_of
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.recipe.sections import Training
 from lidstone.lab.run.record import (
@@ -36,8 +37,7 @@ from lidstone.lab.run.record import (
 )
 from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import CorpusScorer
-from lidstone.lab.run.setup import Setup, first_process_first, process_count, process_rank, set_up
-from lidstone.lab.run.table_text import table_source
+from lidstone.lab.run.setup import Setup, first_process_first, process_count, process_rank, set_up, table_source
 
 Watch = Callable[[dict[str, float]], None]
 TIMED_UPDATES = 6
@@ -160,6 +160,7 @@ def _record(
 ) -> dict[str, Any]:
     from lidstone.lab.run.models import parameter_count
 
+    residual = residual_of(model)
     best = {name.removeprefix("valid_"): value for name, value in fitted.best.items() if name.startswith("valid_")}
     return {
         "schema": SCHEMA,
@@ -177,7 +178,7 @@ def _record(
             "test_sentences": len(prepared.test),
             "model_parameters": parameter_count(model),
             **({"window": window_of(model)} if recipe.task == "lm" else {}),
-            "table": _table_signature(model, loss),
+            "table": loss.signature.get("table") if residual is None else residual.signature,
             **({"table_source": source} if (source := table_source(prepared, recipe.regularizer)) else {}),
             "metric": metrics.get("bleu_signature", "perplexity per token"),
             "processes": process_count(),
@@ -192,14 +193,6 @@ def _record(
             "steps": fitted.steps,
         },
     }
-
-
-def _table_signature(model: Any, loss: Any) -> Any:
-    """The signature of the table that a model was trained with: that of its residual, or of its loss."""
-    from lidstone.lab.methods.residual import residual_of
-
-    residual = residual_of(model)
-    return loss.signature.get("table") if residual is None else residual.signature
 
 
 def _check_unfinished(folder: Path, resume: bool) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
-from lidstone.files import file_checksums, read_json, verify_files, with_checksum
+from lidstone.files import file_checksums, read_object, verify_files, with_checksum
 from lidstone.lab.corpus.pipeline import TextPipeline
+from lidstone.lab.methods.base import residual_of
 from lidstone.lab.recipe.sections import Beam
 
 _BEAM_KEYS = {
@@ -25,6 +26,8 @@ _BEAM_KEYS = {
     "extra": "max_length_extra",
     "batch_size": "batch_size",
 }  # the names of the fields of `Beam` in a file
+
+_HINT = "train again, or copy the model folder again"
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,9 @@ class SavedModel:
 
     def save(self, folder: Path) -> None:
         """Write everything into a folder."""
-        from lidstone.lab.methods.residual import save_residual
-
         self.model.save_pretrained(folder)
-        save_residual(self.model, folder)
+        if (residual := residual_of(self.model)) is not None:
+            residual.save(folder)
         for side, pipeline in (("target", self.target), ("source", self.source)):
             if pipeline is not None:
                 if pipeline.checkpoint is not None:
@@ -112,13 +114,15 @@ def _model_folder(path: Path) -> Path:
 
 
 def _ours(folder: Path) -> SavedModel:
-    from lidstone.lab.methods.residual import load_residual
     from lidstone.lab.run.models import load_model
 
-    facts = _read(folder / "lidstone.json")
+    facts = read_object(folder / "lidstone.json", "settings", _HINT)
     _verify(folder, facts.get("files", {}))
     model = load_model(folder)
-    load_residual(model, folder)
+    if (folder / "residual.json").is_file():
+        from lidstone.lab.methods.residual import load_residual
+
+        load_residual(model, folder)
     sides = {side: _pipeline(folder, side) for side in ("target", "source")}
     if sides["target"] is None:
         raise FileFormatError(f"{folder} has no target.json", hint="copy all files of the model folder")
@@ -143,7 +147,7 @@ def _pipeline(folder: Path, side: str) -> TextPipeline | None:
     path = folder / f"{side}.json"
     if not path.is_file():
         return None
-    pipeline = TextPipeline.from_dict(_read(path))
+    pipeline = TextPipeline.from_dict(read_object(path, "settings", _HINT))
     return replace(pipeline, checkpoint=str(folder)) if pipeline.checkpoint is not None else pipeline
 
 
@@ -154,14 +158,6 @@ def _verify(folder: Path, files: dict[str, str]) -> None:
     except ValueError as error:
         hint = 'copy the folder again; if you changed it yourself, remove "files" and "checksum" from lidstone.json'
         raise FileFormatError(f"the model in {folder} is damaged: {error}", hint=hint) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    hint = "train again, or copy the model folder again"
-    value = read_json(path, hint)
-    if not isinstance(value, dict):
-        raise FileFormatError(f"{path} is damaged: it has no settings", hint=hint)
-    return value
 
 
 def _write(path: Path, value: Any) -> None:

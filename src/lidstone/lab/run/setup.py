@@ -1,5 +1,9 @@
 """What a recipe trains: the untrained model, the training text in batches, the loss, and what its method changes.
 
+A table may be made from other text than that of training (`regularizer.text`) or be given (`regularizer.table`). More
+text is read as the training text was: tokenized, cleaned and cut into tokens by the run's own pipeline. Its sentences
+that are also in the validation or test text are left out, since the table would know them.
+
 Corpora are kept in memory: many runs on the same text read it once. Under torchrun every process sets up the same; the
 first one fills the caches.
 """
@@ -7,31 +11,38 @@ first one fills the caches.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lidstone.errors import InputError, RunError
-from lidstone.lab.corpus.named import cache_root
-from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.corpus.prepared import Prepared
+from lidstone.errors import DataError, InputError, RunError
+from lidstone.files import hash_file
+from lidstone.lab.corpus.named import CORPORA, cache_root
+from lidstone.lab.corpus.pipeline import TextPipeline
+from lidstone.lab.corpus.prepare import is_clean, prepare_corpus
+from lidstone.lab.corpus.prepared import Prepared, Sentences
 from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingText
 from lidstone.lab.recipe.recipe import Recipe
+from lidstone.lab.recipe.sections import Corpus
 from lidstone.lab.run.batches import Batches, BatchSize
 from lidstone.lab.run.models import PAD
-from lidstone.lab.run.table_text import table_of_file, table_text
+from lidstone.text.inputs import expand
+from lidstone.text.reader import read_lines
 
 if TYPE_CHECKING:
     from lidstone.loss.losses import SmoothedLoss
+    from lidstone.ngram.table import BackoffTable
 
 
 KEPT = 4
 """How many corpora are kept in memory: a sweep may vary the text, for instance corpus.fraction."""
 _HELD: dict[str, Prepared] = {}
+_HELD_TEXT: dict[str, Sentences] = {}
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,78 @@ def training_text(prepared: Prepared, settings: Regularizer | None = None) -> Tr
     return TrainingText(
         prepared.vocab, train.stream, train.lengths, prepared.valid.target.stream, cache_root(), more, given
     )
+
+
+def table_source(prepared: Prepared, settings: Regularizer) -> dict[str, Any] | None:
+    """The content of the text or file of a recipe's table, for run.json; None for the training text."""
+    if settings.table:
+        return {"sha256": hash_file(_existing(settings.table))}
+    if not settings.text:
+        return None
+    text = table_text(prepared, settings.text)
+    checksum = hashlib.sha256(text.stream.astype("<i4").tobytes()).hexdigest()
+    return {"sha256": checksum, "sentences": len(text), "tokens": len(text.stream)}
+
+
+def table_text(prepared: Prepared, names: Sequence[str]) -> Sentences:
+    """The text of files, globs and named corpora in the tokens of a prepared corpus; the last one stays in memory."""
+    corpus = Corpus.model_validate(prepared.manifest["settings"]["corpus"])
+    parts = [_read(name, corpus.target_language) for name in names]
+    digest = hashlib.sha256(prepared.key.encode())
+    for lines, tokenized in parts:
+        digest.update("\n".join([str(tokenized), *lines, ""]).encode())
+    key = digest.hexdigest()
+    if key not in _HELD_TEXT:
+        _HELD_TEXT.clear()
+        _HELD_TEXT[key] = _encode(prepared, parts, corpus)
+    return _HELD_TEXT[key]
+
+
+def table_of_file(prepared: Prepared, settings: Regularizer) -> BackoffTable:
+    """The table of `regularizer.table`, with the ids of the run."""
+    from lidstone.ngram.scorer.models import load_any_table
+
+    table = load_any_table(_existing(str(settings.table)), prepared.vocab)
+    if table.order != settings.order:
+        raise InputError(
+            f"{settings.table} has order {table.order}, but regularizer.order is {settings.order}",
+            hint=f"set regularizer.order to {table.order}",
+        )
+    return table
+
+
+def _existing(name: str) -> Path:
+    if not Path(name).is_file():
+        raise DataError(f"there is no table {name}", hint="check regularizer.table: the path of a file")
+    return Path(name)
+
+
+def _read(name: str, language: str) -> tuple[list[str], bool]:
+    """The lines of a text, and whether they are tokenized already."""
+    if name in CORPORA and not Path(name).exists():
+        found = CORPORA[name].read((language,))
+        return [sample[-1] for sample in found.train], found.tokenized
+    return [line for item in expand([name]) for line in read_lines(item.open())], False
+
+
+def _encode(prepared: Prepared, parts: Sequence[tuple[list[str], bool]], corpus: Corpus) -> Sentences:
+    words = [line for lines, tokenized in parts for line in _pipeline(prepared, tokenized).words(lines)]
+    kept = [line for line in words if is_clean((line,), corpus)]
+    ids = prepared.target.encode_words(list(dict.fromkeys(kept)) if corpus.distinct else kept)
+    held_out = {sentence.tobytes() for split in (prepared.valid, prepared.test) for sentence in split.target}
+    fresh = [sentence for sentence in ids if len(sentence) and sentence.tobytes() not in held_out]
+    if not fresh:
+        raise DataError(
+            f"no sentence is left of the {len(words)} in regularizer.text",
+            hint="check the files; sentences of the validation and test text are left out",
+        )
+    return Sentences.pack(fresh, prepared.vocab.eos)
+
+
+def _pipeline(prepared: Prepared, tokenized: bool) -> TextPipeline:
+    """The pipeline of the training text, without Moses tokenization for text that has it."""
+    target = prepared.target
+    return replace(target, tokenization="done") if tokenized and target.tokenization == "moses" else target
 
 
 def make_loss(settings: Regularizer, text: TrainingText, steps: int, *, linear: bool = False) -> SmoothedLoss:

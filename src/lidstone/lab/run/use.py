@@ -13,7 +13,6 @@ import numpy as np
 from lidstone.errors import InputError, LidstoneError
 from lidstone.hf.mixture import Mixture, ThreeScores
 from lidstone.hf.perplexity import score_sentences, window_of
-from lidstone.lab.corpus.pipeline import encode_pieces
 from lidstone.lab.evaluation.minimal_pairs import pair_scores, parse_pairs, summarize
 from lidstone.lab.evaluation.translation import check_source_lengths, translate_ids
 from lidstone.lab.recipe.sections import Beam
@@ -57,7 +56,7 @@ def perplexity_of(saved: SavedModel, lines: Iterable[str], mixture: Mixture | No
     if not kept:
         raise InputError("there is nothing to score: no line has a word", hint="pass a text that is not empty")
     vocab = saved.target.vocabulary
-    ids = _encode_words(saved, kept)
+    ids = saved.target.encode_words(kept)
     words = sum(map(saved.target.word_count, kept))
     if mixture is not None:
         found = mixed_perplexities(mixture, ids, words)
@@ -134,13 +133,6 @@ def continue_prompt(
             suppress_tokens=list(vocab.unpredictable) or None,
         )
     return [saved.target.decode(row) for row in output.tolist()]
-
-
-def _encode_words(saved: SavedModel, words: Sequence[str]) -> list[Any]:
-    """Ids of lines that are tokenized already."""
-    if saved.target.checkpoint is not None:
-        return saved.target.encode(words)
-    return [encode_pieces(pieces, saved.target.vocabulary) for pieces in saved.target.pieces(words)]
 
 
 def _plain(saved: SavedModel, references: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lidstone.errors import LidstoneError, RunError
-from lidstone.files import read_json, with_checksum, write_text
+from lidstone.files import read_json, write_json
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.run.record import RunBusy, find_or_compute, read_record, run_id
@@ -254,7 +254,7 @@ def _outcome(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
 
 def _record_pruned(job: Job, score: float) -> Outcome:
     record = {"status": "pruned", "metrics": {"valid": {job.recipe.evaluation.metric: score}}}
-    write_text(job.folder / PRUNED, json.dumps(with_checksum(record)))
+    write_json(job.folder / PRUNED, record)
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return Outcome("pruned", record, computed=True)
 
