@@ -24,9 +24,9 @@ from typing import Any
 from _timing import interleaved, write_results
 
 import lidstone as ld
+from lidstone.lab.corpus.named import data_root
 from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.scorer.models import load_scorer
-from lidstone.text.corpora import data_root
 from lidstone.text.reader import read_lines
 
 ORDERS = (3, 5)

@@ -12,7 +12,8 @@ import pytest
 import zstandard
 
 from lidstone.errors import TextError
-from lidstone.text.corpora import data_root, embedded_corpus, split_sentences
+from lidstone.lab.corpus.named import data_root
+from lidstone.text.corpora import embedded_corpus, split_sentences
 from lidstone.text.reader import read_chunks, read_lines
 from lidstone.text.source import open_bytes
 

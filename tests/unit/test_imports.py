@@ -14,7 +14,7 @@ import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
 ANYONE = {"errors", "files", "kernel_cache", "parallel", "progress"}
-ANYONE |= {"ray_cluster", "section"}
+ANYONE |= {"ray_cluster"}
 TOOLKIT = {"text", "ngram", "loss"}
 LIBRARY = TOOLKIT | {"hf"}
 RUN = LIBRARY | {"lab.corpus", "lab.recipe", "lab.methods", "lab.evaluation", "lab.run"}

@@ -16,7 +16,6 @@ from lidstone.lab.evaluation.effect import hierarchical_bootstrap, mean_differen
 from lidstone.lab.evaluation.significance import (
     holm,
     holm_adjust,
-    paired_permutation,
     paired_permutations,
     rank_sum,
     smallest_p,
@@ -25,6 +24,11 @@ from lidstone.lab.evaluation.significance import (
 from lidstone.lab.evaluation.translation import paired_bootstrap, score_translation
 
 RNG = np.random.default_rng(7)
+
+
+def paired_permutation(system, baseline, *, names=("system", "baseline"), **options):
+    """One system against a baseline."""
+    return paired_permutations({names[0]: system}, baseline, name=names[1], **options)[0]
 
 
 def brute_sign_flip(differences: np.ndarray) -> float:

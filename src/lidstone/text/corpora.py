@@ -1,22 +1,14 @@
-"""Sentences to begin with: the corpus that comes with Python, its words, and how it is split; the folder of corpora."""
+"""Sentences to begin with: the corpus that comes with Python, its words, and how it is split."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TypeVar
 
-from lidstone.errors import DataError, InputError
+from lidstone.errors import InputError
 
 Sentence = TypeVar("Sentence")
-
-
-def data_root() -> Path | None:
-    """The folder of corpora named by the environment variable `LIDSTONE_DATA`, if it is set."""
-    folder = os.environ.get("LIDSTONE_DATA")
-    return Path(folder) if folder else None
 
 
 def tokenize(text: str) -> list[str]:
@@ -61,21 +53,3 @@ def split_sentences(
     for number, sentence in enumerate(sentences):
         parts[max(0, number // block % 10 - 7)].append(sentence)
     return parts
-
-
-def aligned(texts: Sequence[Iterable[str]], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Line n of each text is sample n; texts of different length are an error.
-
-    >>> aligned([["a", "b"], ["A"]], ["x.de", "x.en"])
-    Traceback (most recent call last):
-    lidstone.errors.DataError: x.de has 2 lines but x.en has 1: line 2 has no partner. hint: ...
-    """
-    columns = [list(text) for text in texts]
-    lengths = [len(column) for column in columns]
-    if len(set(lengths)) > 1:
-        raise DataError(
-            f"{names[0]} has {lengths[0]} lines but {names[1]} has {lengths[1]}: "
-            f"line {min(lengths) + 1} has no partner",
-            hint="line n of one file must translate line n of the other",
-        )
-    return list(zip(*columns, strict=True))

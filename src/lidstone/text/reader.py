@@ -10,13 +10,13 @@ read in ranges at the same time.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from lidstone.errors import TextError
+from lidstone.errors import DataError, TextError
 from lidstone.text.source import HEAD, Source, kind_of, name_of, not_text, open_bytes, raw_position, stamp
 
 CHUNK_BYTES = 1 << 20
@@ -226,3 +226,21 @@ class FileRange(io.RawIOBase):
     def close(self) -> None:  # noqa: D102
         self._file.close()
         super().close()
+
+
+def aligned(texts: Sequence[Iterable[str]], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Line n of each text is sample n; texts of different length are an error.
+
+    >>> aligned([["a", "b"], ["A"]], ["x.de", "x.en"])
+    Traceback (most recent call last):
+    lidstone.errors.DataError: x.de has 2 lines but x.en has 1: line 2 has no partner. hint: ...
+    """
+    columns = [list(text) for text in texts]
+    lengths = [len(column) for column in columns]
+    if len(set(lengths)) > 1:
+        raise DataError(
+            f"{names[0]} has {lengths[0]} lines but {names[1]} has {lengths[1]}: "
+            f"line {min(lengths) + 1} has no partner",
+            hint="line n of one file must translate line n of the other",
+        )
+    return list(zip(*columns, strict=True))

@@ -21,7 +21,7 @@ from typing import Any
 from lidstone.errors import DataError
 from lidstone.files import hash_file, new_folder, parse_json, try_lock, write_text
 from lidstone.lab.corpus.archives import extract
-from lidstone.lab.corpus.named import CORPORA, Download, NamedCorpus, cache_root
+from lidstone.lab.corpus.named import CORPORA, NamedCorpus, cache_root
 from lidstone.lab.recipe.yaml import nearest
 from lidstone.progress import progress_bar
 
@@ -69,17 +69,13 @@ def _fetch(dataset: NamedCorpus, folder: Path, show: bool, tries: int, pause: fl
         if not mine:
             raise DataError(f"another process is downloading {dataset.name}", hint="wait until it has finished")
         for download in dataset.downloads:
-            _download(download, downloads / download.file, show, tries, pause)
+            target, expected = downloads / download.file, download.checksum
+            if not (target.exists() and checksum_of(target, expected) == expected):  # else an earlier attempt had it
+                fetch(download.urls, target, expected, show=show, tries=tries, pause=pause)
         files = _unpack(dataset, downloads, made)
         facts = {"name": dataset.name, "licence": dataset.licence, "files": files}
         write_text(made / MANIFEST, json.dumps(facts, indent=1))
     return Fetched(dataset.name, folder, files, fresh=True)
-
-
-def _download(download: Download, target: Path, show: bool, tries: int, pause: float) -> None:
-    """Fetch one file, unless an earlier attempt has completed it."""
-    if not (target.exists() and checksum_of(target, download.checksum) == download.checksum):
-        fetch(download.urls, target, download.checksum, show=show, tries=tries, pause=pause)
 
 
 def _unpack(dataset: NamedCorpus, downloads: Path, made: Path) -> dict[str, str]:

@@ -21,8 +21,8 @@ from lidstone.errors import DataError, LidstoneError, RecipeError
 from lidstone.files import from_home
 from lidstone.lab.recipe.sections import Corpus, SplitFiles
 from lidstone.lab.recipe.yaml import nearest
-from lidstone.text.corpora import aligned, data_root, embedded_corpus, split_sentences
-from lidstone.text.reader import read_lines
+from lidstone.text.corpora import embedded_corpus, split_sentences
+from lidstone.text.reader import aligned, read_lines
 from lidstone.text.source import COMPRESSED
 
 Sample = tuple[str, ...]
@@ -257,6 +257,12 @@ def corpus_roots() -> list[Path]:
     """Folders that may hold corpora, best first: `LIDSTONE_DATA`, then what `lidstone data get` fetched."""
     named = data_root()
     return [*([named] if named else []), cache_folder() / "corpora"]
+
+
+def data_root() -> Path | None:
+    """The folder of corpora named by the environment variable `LIDSTONE_DATA`, if it is set."""
+    folder = os.environ.get("LIDSTONE_DATA")
+    return Path(folder) if folder else None
 
 
 def cache_folder() -> Path:

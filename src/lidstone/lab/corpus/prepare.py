@@ -253,7 +253,7 @@ def _encode(recipe: Recipe, pipelines: Sequence[TextPipeline], splits: dict[str,
     ]
     vocabularies = _vocabularies(recipe, [side["train"] for side in pieces])
     return [
-        _Encoded(replace(pipeline, vocab=vocab), words, parts, _ids(parts, vocab))
+        _Encoded(replace(pipeline, vocab=vocab), words, parts, {s: _encode_lines(t, vocab) for s, t in parts.items()})
         for pipeline, vocab, words, parts in zip(pipelines, vocabularies, columns, pieces, strict=True)
     ]
 
@@ -279,10 +279,6 @@ def _vocabularies(recipe: Recipe, sides: Sequence[list[list[str]]]) -> list[Voca
     return [build_vocabulary(side, **options) for side in sides]
 
 
-def _ids(pieces: dict[str, list[list[str]]], vocab: Vocabulary) -> dict[str, Sentences]:
-    return {split: _encode_lines(lines, vocab) for split, lines in pieces.items()}
-
-
 def _encode_lines(lines: list[list[str]], vocab: Vocabulary) -> Sentences:
     """The ids of all lines, by a single look-up for the whole split."""
     flat = encode_pieces([token for line in lines for token in line], vocab)
@@ -304,7 +300,8 @@ def _assemble(
     recipe: Recipe, raw: RawCorpus, key: str, folder: Path, sides: Sequence[_Encoded], dropped: dict[str, int]
 ) -> Prepared:
     target, source = sides[-1], sides[0] if len(sides) > 1 else None
-    references = {} if source is None else {split: _references(target, split) for split in ("valid", "test")}
+    pairs = {split: target.pieces[split] for split in ("valid", "test") if source is not None}
+    references = {split: [target.pipeline.join(pieces) for pieces in lines] for split, lines in pairs.items()}
     splits = {split: _split(target, source, split, references.get(split, ())) for split in SPLITS}
     manifest: dict[str, Any] = {
         "format": storage.FORMAT,
@@ -316,16 +313,9 @@ def _assemble(
         "vocabulary": {"target": target.pipeline.vocabulary.size, "source": source and source.pipeline.vocabulary.size},
         "references": references,
     }
-    return Prepared(
-        manifest["name"],
-        splits["train"],
-        splits["valid"],
-        splits["test"],
-        target.pipeline,
-        source.pipeline if source else None,
-        manifest,
-        folder,
-    )
+    other = source.pipeline if source else None
+    three = splits["train"], splits["valid"], splits["test"]
+    return Prepared(manifest["name"], *three, target.pipeline, other, manifest, folder)
 
 
 def _split(target: _Encoded, source: _Encoded | None, split: str, references: Sequence[str]) -> CorpusSplit:
@@ -334,10 +324,6 @@ def _split(target: _Encoded, source: _Encoded | None, split: str, references: Se
     return CorpusSplit(
         target.ids[split], source.ids[split] if source else None, words, tokens_sha256(lines), tuple(references)
     )
-
-
-def _references(target: _Encoded, split: str) -> list[str]:
-    return [target.pipeline.join(pieces) for pieces in target.pieces[split]]
 
 
 def _facts(split: CorpusSplit, dropped: int) -> dict[str, Any]:

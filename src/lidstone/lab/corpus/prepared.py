@@ -156,15 +156,9 @@ def load(folder: Path) -> Prepared:
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = "delete the folder; it will be made again"
         raise FileFormatError(f"the prepared corpus {folder} is damaged: {error}", hint=hint) from error
+    target, source = pipelines["target"], pipelines.get("source")
     return Prepared(
-        manifest["name"],
-        splits["train"],
-        splits["valid"],
-        splits["test"],
-        pipelines["target"],
-        pipelines.get("source"),
-        manifest,
-        folder,
+        manifest["name"], splits["train"], splits["valid"], splits["test"], target, source, manifest, folder
     )
 
 

@@ -1,7 +1,7 @@
 """Tests of significance: is the difference between two systems more than chance?
 
     rank_sum             over seeds: Wilcoxon's rank-sum test, exact or by the paper's normal approximation
-    paired_permutation   over sentences: sign flips of log-likelihood differences, statistic their mean
+    paired_permutations  over sentences: sign flips of log-likelihood differences, statistic their mean
     paired_bootstrap     over sentences: sacreBLEU's paired bootstrap resampling (in `translation`)
     holm                 several systems against one baseline: p-values adjusted for the number of tests
 
@@ -88,13 +88,15 @@ def rank_sum(
     >>> answer.p_value == 2 / 252, answer.signature
     (True, 'test:rank-sum-exact|statistic:rank-sum|n:5+5|sided:2|correction:none|interval:welch-t-0.95')
     """
+    from scipy import stats
+
     x, y = checked(system, f"the scores of {names[0]}"), checked(baseline, f"the scores of {names[1]}")
     test, n = "rank-sum-exact" if exact else "rank-sum", (len(x), len(y))
     effect = mean_difference(x, y)
-    ranks = _midranks(np.concatenate([x, y]))
+    ranks = np.asarray(stats.rankdata(np.concatenate([x, y])))
     statistic, p_value = float(ranks[: len(x)].sum()), None
     if min(n) >= 2:
-        p_value = _rank_sum_exact(ranks, len(x)) if exact else _rank_sum_normal(x, y)
+        p_value = _rank_sum_exact(ranks, len(x)) if exact else float(stats.ranksums(x, y).pvalue)
     return Comparison(
         test,
         *names,
@@ -108,23 +110,6 @@ def rank_sum(
     )
 
 
-def paired_permutation(
-    system: ArrayLike,
-    baseline: ArrayLike,
-    *,
-    permutations: int = 10_000,
-    seed: int = 1,
-    names: tuple[str, str] = ("system", "baseline"),
-) -> Comparison:
-    """Paired permutation test over sentence log-likelihoods (or seeds) on the mean difference, two-sided.
-
-    >>> answer = paired_permutation([2.0, 4.0, 6.0, 8.0, 10.0], [1.0, 2.0, 3.0, 4.0, 5.0])
-    >>> answer.p_value, answer.warnings[0]  # 2 of 32 flips
-    (0.0625, 'paired-permutation with 5 pairs cannot go below p = 0.0625, so 0.05 is out of reach')
-    """
-    return paired_permutations({names[0]: system}, baseline, permutations=permutations, seed=seed, name=names[1])[0]
-
-
 def paired_permutations(
     systems: Mapping[str, ArrayLike],
     baseline: ArrayLike,
@@ -133,7 +118,14 @@ def paired_permutations(
     seed: int = 1,
     name: str = "baseline",
 ) -> list[Comparison]:
-    """Test many systems against one baseline with shared flips; equals `paired_permutation` one by one."""
+    """Paired permutation tests over sentence log-likelihoods (or seeds) on the mean difference, two-sided.
+
+    All systems share the flips, and each answer is that of the system alone.
+
+    >>> (answer,) = paired_permutations({"system": [2.0, 4.0, 6.0, 8.0, 10.0]}, [1.0, 2.0, 3.0, 4.0, 5.0])
+    >>> answer.p_value, answer.warnings[0]  # 2 of 32 flips
+    (0.0625, 'paired-permutation with 5 pairs cannot go below p = 0.0625, so 0.05 is out of reach')
+    """
     if permutations < 1:
         raise InputError(f"permutations is {permutations}", hint="use at least 1, better 10,000")
     base = checked(baseline, f"the sentences of {name}")
@@ -145,12 +137,12 @@ def paired_permutations(
     differences = np.stack(columns, axis=1) - base[:, None]  # (sentences, systems)
     n, exact = len(base), is_exact(len(base), permutations)
     test = "paired-permutation-exact" if exact else "paired-permutation"
-    p_values = sign_flip_p_values(differences, permutations, seed) if n >= 2 else [None] * len(columns)
+    p_values = sign_flip_p_values(differences, permutations, seed).tolist() if n >= 2 else [None] * len(columns)
     return [
         Comparison(
-            test, key, name, "mean difference", float(column.mean()), _plain_float(p), (n, n),
+            test, key, name, "mean difference", float(column.mean()), p, (n, n),
             paired_difference(column), permutations=2**n if exact else permutations,
-            seed=None if exact else seed, adjusted_p=_plain_float(p),
+            seed=None if exact else seed, adjusted_p=p,
             warnings=warnings_for(test, (n, n), permutations),
         )
         for key, column, p in zip(systems, differences.T, p_values, strict=True)
@@ -190,12 +182,6 @@ def holm_adjust(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _rank_sum_normal(x: np.ndarray, y: np.ndarray) -> float:
-    from scipy import stats
-
-    return float(stats.ranksums(x, y).pvalue)
-
-
 def _rank_sum_exact(ranks: np.ndarray, n: int) -> float:
     """Share of all choices of n ranks whose sum is at least as far from its mean; ties keep their mid-ranks."""
     doubled = np.rint(2 * ranks).astype(int).tolist()  # mid-ranks are multiples of one half
@@ -215,12 +201,6 @@ def _subset_sums(values: list[int], size: int) -> dict[int, int]:
     return ways[size]
 
 
-def _midranks(values: np.ndarray) -> np.ndarray:
-    from scipy import stats
-
-    return np.asarray(stats.rankdata(values))
-
-
 def same_length(system: str, n: int, baseline: str, m: int) -> None:
     """Raise an error if two systems cannot be paired: they have different numbers of sentences."""
     if n != m:
@@ -228,10 +208,6 @@ def same_length(system: str, n: int, baseline: str, m: int) -> None:
             f"a paired test needs the same sentences: {system} has {n}, {baseline} has {m}",
             hint="score both systems on the same test set",
         )
-
-
-def _plain_float(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def smallest_p(test: str, n: tuple[int, int], permutations: int | None = None) -> float:

@@ -44,7 +44,6 @@ class TranslationScore:
     chrf: float
     bleu_signature: str
     chrf_signature: str
-    sentences: int
 
 
 def score_translation(hypotheses: Sequence[str], references: Sequence[str]) -> TranslationScore:
@@ -60,7 +59,7 @@ def score_translation(hypotheses: Sequence[str], references: Sequence[str]) -> T
     bleu, chrf = BLEU(force=True), CHRF()  # force: no advice on text that looks tokenized
     scores = [float(m.corpus_score(list(hypotheses), [list(references)]).score) for m in (bleu, chrf)]
     signatures = [str(m.get_signature()) for m in (bleu, chrf)]
-    return TranslationScore(scores[0], scores[1], signatures[0], signatures[1], len(hypotheses))
+    return TranslationScore(scores[0], scores[1], signatures[0], signatures[1])
 
 
 def check_aligned(hypotheses: Sequence[str], references: Sequence[str]) -> None:

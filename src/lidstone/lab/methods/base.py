@@ -15,15 +15,22 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from lidstone.errors import FileFormatError
 from lidstone.loss.schedule import Kind, Schedule
-from lidstone.section import Positive, Section
 
 if TYPE_CHECKING:
     from lidstone.loss.losses import SmoothedLoss
@@ -80,6 +87,8 @@ else:
 Thing = TypeVar("Thing", bound="Counts | BackoffTable")
 BatchChange = Callable[[dict[str, Any], float], dict[str, Any]]
 """Changes a batch of training; the second argument is a factor on the strength, for schedules."""
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
 Strength = Annotated[float, Field(ge=0)]
 FORMAT = 1
 """Part of every hash: increased when counting or fitting gives other results."""
@@ -237,6 +246,25 @@ def _hash(*parts: Any) -> str:
     for part in parts:
         digest.update(b"\0" + (part if isinstance(part, bytes) else str(part).encode()))
     return digest.hexdigest()[:24]
+
+
+class Section(BaseModel):
+    """A part of a recipe: no unknown keys, no changes after loading, no NaN."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+    LATER: ClassVar[frozenset[str]] = frozenset()
+    """Keys that the first version did not have: written only where they are set, so old recipes keep their run ids."""
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        values: dict[str, Any] = serialize(self)
+        return {
+            key: value
+            for key, value in values.items()
+            if key not in self.LATER or getattr(self, key) != fields[key].default
+        }
 
 
 class ScheduleSection(Section):

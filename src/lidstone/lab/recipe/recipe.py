@@ -18,7 +18,7 @@ from pydantic import ValidationError, model_validator
 
 from lidstone.errors import FileFormatError, RecipeError
 from lidstone.files import from_home, read_json
-from lidstone.lab.methods.base import Regularizer
+from lidstone.lab.methods.base import Regularizer, Section
 from lidstone.lab.recipe.sections import (
     Corpus,
     Evaluation,
@@ -29,7 +29,6 @@ from lidstone.lab.recipe.sections import (
     Training,
 )
 from lidstone.lab.recipe.yaml import apply_overrides, explain_mistakes, load_yaml, nearest, with_defaults
-from lidstone.section import Section
 
 RECIPES = Path(__file__).parent / "recipes"
 

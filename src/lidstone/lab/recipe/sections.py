@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from lidstone.errors import RunError
-from lidstone.section import Positive, Rate, Section
+from lidstone.lab.methods.base import Positive, Rate, Section
 
 Metric = Literal["perplexity", "bleu"]
 

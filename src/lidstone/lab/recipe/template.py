@@ -24,8 +24,7 @@ from lidstone.errors import DataError, RecipeError
 from lidstone.files import write_text
 from lidstone.lab.recipe.recipe import RECIPES, make_recipe
 from lidstone.lab.recipe.yaml import parse_yaml
-from lidstone.text.corpora import aligned
-from lidstone.text.reader import read_lines
+from lidstone.text.reader import aligned, read_lines
 from lidstone.text.source import COMPRESSED
 
 Tokenization = Literal["none", "moses", "done"]

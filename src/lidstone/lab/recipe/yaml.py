@@ -120,7 +120,7 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
         key, equals, text = override.partition("=")
         if not equals or not key.strip():
             raise RecipeError(f"cannot understand {override!r}", hint="write key.sub=value")
-        _set(changed, key.strip().split("."), parse_yaml(text, override), override)
+        set_key(changed, key.strip().split("."), parse_yaml(text, override), override)
     return changed
 
 
@@ -137,7 +137,8 @@ def with_defaults(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dic
     return merged
 
 
-def _set(tree: Any, keys: list[str], value: Any, override: str) -> None:
+def set_key(tree: Any, keys: list[str], value: Any, override: str) -> None:
+    """Set the value of a key, given by its parts, in a tree of mappings and lists; errors quote `override`."""
     for key in keys[:-1]:
         tree = _step(tree, key, override)
     if isinstance(tree, list):

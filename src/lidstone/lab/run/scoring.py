@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,13 +152,7 @@ def translation_metrics(hypotheses: Sequence[str], references: Sequence[str]) ->
     """BLEU and chrF with their signatures."""
     from lidstone.lab.evaluation.translation import score_translation
 
-    score = score_translation(hypotheses, references)
-    return {
-        "bleu": score.bleu,
-        "chrf": score.chrf,
-        "bleu_signature": score.bleu_signature,
-        "chrf_signature": score.chrf_signature,
-    }
+    return asdict(score_translation(hypotheses, references))
 
 
 def _gathered(value: Any) -> list[Any]:

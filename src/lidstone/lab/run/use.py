@@ -20,9 +20,8 @@ from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import translation_metrics
 from lidstone.ngram.table import BackoffTable
 from lidstone.progress import progress_bar
-from lidstone.text.corpora import aligned
 from lidstone.text.datasets import Ids
-from lidstone.text.reader import read_lines
+from lidstone.text.reader import aligned, read_lines
 from lidstone.text.source import Source, name_of
 
 

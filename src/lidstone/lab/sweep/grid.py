@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from lidstone.errors import RecipeError
 from lidstone.lab.methods.base import Regularizer
 from lidstone.lab.recipe.recipe import Recipe, make_recipe
-from lidstone.lab.recipe.yaml import nearest
+from lidstone.lab.recipe.yaml import nearest, set_key
 
 Axes = dict[str, list[Any]]
 
@@ -58,7 +58,7 @@ class Cell:
         values["sweep"] = {}
         _split_strengths(values["regularizer"], self.settings)
         for key, value in {**self.settings, "training.seed": self.seed}.items():
-            _place(values, key.split("."), value)
+            set_key(values, key.split("."), value, f"{key}={value}")
         return make_recipe(values, origin=f"{base.name}, cell {self}")
 
 
@@ -174,13 +174,3 @@ def _split_strengths(regularizer: dict[str, Any], settings: Mapping[str, Any]) -
         regularizer |= {"gamma": None, "gamma_plus": both, "gamma_minus": both}
     elif "regularizer.gamma" in settings:
         regularizer |= {"gamma_plus": None, "gamma_minus": None}
-
-
-def _place(tree: dict[str, Any], keys: list[str], value: Any) -> None:
-    for key in keys[:-1]:
-        below = tree.setdefault(key, {})
-        if not isinstance(below, dict):
-            hint = "see docs/recipes.md"
-            raise RecipeError(f"the axis {'.'.join(keys)} is below a value that has no keys", hint=hint)
-        tree = below
-    tree[keys[-1]] = value
