@@ -19,9 +19,8 @@ from typing import Any
 from tests.tiny import SIX_METHODS
 
 from lidstone.lab.recipe.recipe import Recipe, load_recipe
-from lidstone.lab.sweep.engines import InProcess
 from lidstone.lab.sweep.sweep import Sweep
-from lidstone.lab.sweep.work import Job, Outcome, compute_once
+from lidstone.lab.sweep.work import InProcess, Job, Outcome, compute_once
 
 SECONDS, DIE = "LIDSTONE_PRETEND_SECONDS", "LIDSTONE_PRETEND_DIE"  # so named, they reach the workers of a cluster
 AXES = "{regularizer.gamma_plus: [0.005, 0.01, 0.05, 0.1, 0.5], regularizer.gamma_minus: [0.05, 0.1]}"

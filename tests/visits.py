@@ -104,8 +104,8 @@ def sweep() -> set[str]:
     from tests.tiny import lm_values, write_texts
 
     from lidstone.lab.recipe.recipe import make_recipe
-    from lidstone.lab.sweep.engines import InProcess
     from lidstone.lab.sweep.sweep import Sweep
+    from lidstone.lab.sweep.work import InProcess
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LIDSTONE_CACHE"] = f"{folder}/cache"  # nothing is prepared or counted yet

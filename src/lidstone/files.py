@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from lidstone.errors import FileFormatError, LidstoneError, RunError
@@ -246,6 +246,17 @@ def _remedy(error: OSError) -> str:
         errno.ENAMETOOLONG: "give a shorter name",
         errno.EISDIR: "give the name of a file, not of a folder",
     }.get(error.errno or 0, "check the path and the disk")
+
+
+def as_url(path: Any) -> str | None:
+    """The address, where a path is one; `Path` takes away one or two of its slashes, which are put back.
+
+    >>> as_url("s3://b/x"), as_url(Path("hf://u/r/x")), as_url(Path("file:///t/x")), as_url("c://x"), as_url("a.txt")
+    ('s3://b/x', 'hf://u/r/x', 'file:///t/x', None, None)
+    """
+    if isinstance(path, PurePath) and (parts := re.match(r"([a-zA-Z][\w+.-]+):/(?!/)(.+)", path.as_posix())):
+        return f"{parts[1]}:{'///' if parts[1] in ('file', 'local') else '//'}{parts[2]}"
+    return path if isinstance(path, str) and re.match(r"[a-zA-Z][\w+.-]+://", path) else None
 
 
 def from_home(path: str) -> Path:

@@ -25,9 +25,8 @@ from typer.testing import CliRunner
 
 from lidstone.cli.main import app
 from lidstone.errors import LidstoneError, RunError
-from lidstone.lab.sweep.engines import InProcess
 from lidstone.lab.sweep.sweep import Sweep
-from lidstone.lab.sweep.work import Job, Outcome, compute_once
+from lidstone.lab.sweep.work import InProcess, Job, Outcome, compute_once
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,8 +15,8 @@ import pytest
 from lidstone.errors import RunError
 from lidstone.files import try_lock
 from lidstone.lab.recipe.recipe import load_recipe
-from lidstone.lab.sweep.engines import RETRIES, InProcess, Processes
-from lidstone.lab.sweep.work import Job, Outcome, compute_once, finished
+from lidstone.lab.sweep.engines import RETRIES, Processes
+from lidstone.lab.sweep.work import InProcess, Job, Outcome, compute_once, finished
 from lidstone.ray_cluster import _probe
 
 RECIPE = load_recipe("demo")

@@ -12,7 +12,8 @@ import pytest
 
 import lidstone as ld
 from lidstone.errors import DataError, FileFormatError, InputError
-from lidstone.ngram.formats.remote import HubFile, as_url, model_card
+from lidstone.files import as_url
+from lidstone.ngram.formats.remote import HubFile, model_card
 
 COUNTS = ld.count_text(io.BytesIO(b"the cat sat\nthe dog sat\n"), 2)
 TABLE = ld.WittenBell().fit(COUNTS)

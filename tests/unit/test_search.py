@@ -11,9 +11,8 @@ from tests.sweep_cells import BEST, CELLS, CutShort, begun, pretend, pretend_tra
 
 from lidstone.errors import RunError
 from lidstone.lab.run.run import TrainedRun
-from lidstone.lab.sweep.engines import InProcess
 from lidstone.lab.sweep.search import RunningTrial, Search
-from lidstone.lab.sweep.work import Job, compute
+from lidstone.lab.sweep.work import InProcess, Job, compute
 
 
 @pytest.fixture(autouse=True)

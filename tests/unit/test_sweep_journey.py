@@ -16,9 +16,9 @@ from lidstone.lab.run import record, setup
 from lidstone.lab.run.record import write_explorer
 from lidstone.lab.run.run import TrainedRun
 from lidstone.lab.run.setup import cached_corpus
-from lidstone.lab.sweep.engines import InProcess, Processes
+from lidstone.lab.sweep.engines import Processes
 from lidstone.lab.sweep.sweep import Sweep
-from lidstone.lab.sweep.work import Job, Outcome, compute
+from lidstone.lab.sweep.work import InProcess, Job, Outcome, compute
 
 
 @pytest.fixture(autouse=True)

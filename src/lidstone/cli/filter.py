@@ -82,7 +82,8 @@ def filter(
 def read_scorer(path: str) -> tuple[Scorer, str]:
     """Any model for scoring, with its signature: a table, ARPA, or a binary of KenLM."""
     from lidstone import __version__
-    from lidstone.ngram.formats.remote import as_url, read_remote
+    from lidstone.files import as_url
+    from lidstone.ngram.formats.remote import read_remote
     from lidstone.ngram.scorer.models import load_scorer, scorer_of_table
     from lidstone.text.source import kind_of_file
 

@@ -196,7 +196,7 @@ def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str, *, fo
 
 def check_folder(output: Path, *, folder: bool = False) -> None:
     """Raise an error if the output's folder does not exist, or if the output is a folder and `folder` is False."""
-    from lidstone.ngram.formats.remote import as_url
+    from lidstone.files import as_url
 
     if as_url(output):
         return

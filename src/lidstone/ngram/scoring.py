@@ -6,19 +6,18 @@ line of the text.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram import query
+from lidstone.ngram.table import BackoffTable, perplexity_of
 from lidstone.text.history import sentence_stream
 
 if TYPE_CHECKING:
-    from lidstone.ngram.table import BackoffTable
     from lidstone.text.words import Blank
 
 
@@ -70,28 +69,6 @@ class Totals:
         if not self.tokens:
             raise InputError("there is nothing to score: no line has a word", hint="give some text")
         return perplexity_of(self.logprob, self.tokens)
-
-
-@dataclass(frozen=True)
-class Perplexity:
-    """A perplexity with all that one needs to compare it."""
-
-    value: float
-    tokens: int
-    """the denominator: words and one end per sentence"""
-    oov: int
-    """tokens that the model knows only as the unknown word; they are part of the perplexity"""
-    vocabulary: int
-    """the size of the event space"""
-    signature: dict[str, Any]
-
-    def __str__(self) -> str:
-        return f"perplexity {self.value:.3f} ({self.tokens:,} tokens, {self.oov:,} oov, vocabulary {self.vocabulary:,})"
-
-
-def perplexity_of(logprob: float, tokens: int) -> float:
-    """exp(-logprob / tokens); infinite where a token has no probability."""
-    return math.exp(-logprob / tokens) if logprob > -700 * tokens else math.inf
 
 
 def score_lines(table: BackoffTable, ids: NDArray[np.int32], blank: Blank = "skip") -> LineScores:

@@ -11,6 +11,7 @@ All that a table answers is float64, with natural logarithms; `lidstone.kenlm` g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +25,6 @@ from lidstone.errors import InputError, VocabularyMismatch
 from lidstone.ngram import query
 from lidstone.ngram.access import Values
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.scoring import Perplexity, perplexity_of
 from lidstone.ngram.trie import Trie
 from lidstone.text.datasets import Sentences, id_stream
 from lidstone.text.history import recent, sentence_stream
@@ -34,6 +34,28 @@ History = Sequence[int]
 
 if TYPE_CHECKING:
     from lidstone.ngram.compact import Codes
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """A perplexity with all that one needs to compare it."""
+
+    value: float
+    tokens: int
+    """the denominator: words and one end per sentence"""
+    oov: int
+    """tokens that the model knows only as the unknown word; they are part of the perplexity"""
+    vocabulary: int
+    """the size of the event space"""
+    signature: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"perplexity {self.value:.3f} ({self.tokens:,} tokens, {self.oov:,} oov, vocabulary {self.vocabulary:,})"
+
+
+def perplexity_of(logprob: float, tokens: int) -> float:
+    """exp(-logprob / tokens); infinite where a token has no probability."""
+    return math.exp(-logprob / tokens) if logprob > -700 * tokens else math.inf
 
 
 @dataclass(frozen=True, eq=False, repr=False)

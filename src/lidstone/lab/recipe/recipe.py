@@ -10,6 +10,7 @@ and impossible values are `RecipeError`s that name the key, the nearest known na
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from glob import glob
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from lidstone.lab.recipe.sections import (
     Tokenizer,
     Training,
 )
-from lidstone.lab.recipe.yaml import apply_overrides, explain_mistakes, load_yaml, nearest, with_defaults
+from lidstone.lab.recipe.yaml import explain_mistakes, load_yaml, nearest, parse_yaml, with_defaults
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -39,6 +40,7 @@ _TRANSLATION: dict[str, Any] = {
     "training": {"batch_tokens": 4096, "accumulation": 1, "weight_decay": 1e-4, "block_length": None},
     "evaluation": {"metric": "bleu"},
 }
+_HINT = "see docs/recipes.md for the keys"
 SHARED = ("order", "form", "empirical", "schedule")
 """Keys of the section `regularizer` that hold for all methods."""
 
@@ -129,6 +131,55 @@ def load_recipe(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     path = _find(source)
     values = _recorded(path) if path.name == "run.json" else _relative_to(path.parent, load_yaml(path))
     return make_recipe(apply_overrides(values, overrides), origin=str(source))
+
+
+def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Set dotted keys; items of a list are addressed by number or by name.
+
+    >>> apply_overrides({"methods": [{"name": "katz", "gamma": 1}]}, ["methods.katz.gamma=0.5", "training.seed=3"])
+    {'methods': [{'name': 'katz', 'gamma': 0.5}], 'training': {'seed': 3}}
+    """
+    changed = deepcopy(dict(values))
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals or not key.strip():
+            raise RecipeError(f"cannot understand {override!r}", hint="write key.sub=value")
+        set_key(changed, key.strip().split("."), parse_yaml(text, override), override)
+    return changed
+
+
+def set_key(tree: Any, keys: list[str], value: Any, override: str) -> None:
+    """Set the value of a key, given by its parts, in a tree of mappings and lists; errors quote `override`."""
+    for key in keys[:-1]:
+        tree = _step(tree, key, override)
+    if isinstance(tree, list):
+        tree[_position(tree, keys[-1], override)] = value
+    elif isinstance(tree, dict):
+        tree[keys[-1]] = value
+    else:
+        raise RecipeError(f"cannot set {override!r}: {keys[-1]} is below a value that has no keys", hint=_HINT)
+
+
+def _step(tree: Any, key: str, override: str) -> Any:
+    if isinstance(tree, list):
+        return tree[_position(tree, key, override)]
+    if not isinstance(tree, dict):
+        raise RecipeError(f"cannot set {override!r}: {key} is below a value that has no keys", hint=_HINT)
+    if tree.get(key) is None:
+        tree[key] = {}
+    return tree[key]
+
+
+def _names(item: dict[str, Any]) -> tuple[Any, ...]:
+    """The names that address a method: its name, its smoother or its kind."""
+    return item.get("name"), item.get("smoother"), str(item.get("kind")).replace("_", "-")
+
+
+def _position(items: list[Any], key: str, override: str) -> int:
+    for number, item in enumerate(items):
+        if key == str(number) or (isinstance(item, dict) and key in _names(item)):
+            return number
+    raise RecipeError(f"cannot set {override!r}: the list has no item {key}", hint="use its number or name")
 
 
 def make_recipe(values: Mapping[str, Any], *, origin: str = "the recipe") -> Recipe:

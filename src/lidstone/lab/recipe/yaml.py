@@ -1,4 +1,4 @@
-"""Reading recipe files: YAML with numbers such as 5e-4, without repeated keys, with overrides; explaining mistakes.
+"""Reading recipe files: YAML with numbers such as 5e-4, without repeated keys; explaining mistakes.
 
 Pydantic's errors are put in the terms of a recipe: the key, the value, what is allowed, the nearest known name.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -18,7 +18,6 @@ from pydantic import BaseModel, ValidationError
 from lidstone.errors import RecipeError
 
 _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-_HINT = "see docs/recipes.md for the keys"
 MOST_VALUES = 100_000
 """Limit on the number of values; a few lines of aliases could otherwise expand to gigabytes."""
 
@@ -109,21 +108,6 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Set dotted keys; items of a list are addressed by number or by name.
-
-    >>> apply_overrides({"methods": [{"name": "katz", "gamma": 1}]}, ["methods.katz.gamma=0.5", "training.seed=3"])
-    {'methods': [{'name': 'katz', 'gamma': 0.5}], 'training': {'seed': 3}}
-    """
-    changed = deepcopy(dict(values))
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        if not equals or not key.strip():
-            raise RecipeError(f"cannot understand {override!r}", hint="write key.sub=value")
-        set_key(changed, key.strip().split("."), parse_yaml(text, override), override)
-    return changed
-
-
 def with_defaults(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """`values`, with `defaults` for keys that they do not have, section by section.
 
@@ -135,40 +119,6 @@ def with_defaults(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dic
         if isinstance(defaults[key], Mapping) and isinstance(values[key], Mapping):
             merged[key] = with_defaults(defaults[key], values[key])
     return merged
-
-
-def set_key(tree: Any, keys: list[str], value: Any, override: str) -> None:
-    """Set the value of a key, given by its parts, in a tree of mappings and lists; errors quote `override`."""
-    for key in keys[:-1]:
-        tree = _step(tree, key, override)
-    if isinstance(tree, list):
-        tree[_position(tree, keys[-1], override)] = value
-    elif isinstance(tree, dict):
-        tree[keys[-1]] = value
-    else:
-        raise RecipeError(f"cannot set {override!r}: {keys[-1]} is below a value that has no keys", hint=_HINT)
-
-
-def _step(tree: Any, key: str, override: str) -> Any:
-    if isinstance(tree, list):
-        return tree[_position(tree, key, override)]
-    if not isinstance(tree, dict):
-        raise RecipeError(f"cannot set {override!r}: {key} is below a value that has no keys", hint=_HINT)
-    if tree.get(key) is None:
-        tree[key] = {}
-    return tree[key]
-
-
-def _names(item: dict[str, Any]) -> tuple[Any, ...]:
-    """The names that address a method: its name, its smoother or its kind."""
-    return item.get("name"), item.get("smoother"), str(item.get("kind")).replace("_", "-")
-
-
-def _position(items: list[Any], key: str, override: str) -> int:
-    for number, item in enumerate(items):
-        if key == str(number) or (isinstance(item, dict) and key in _names(item)):
-            return number
-    raise RecipeError(f"cannot set {override!r}: the list has no item {key}", hint="use its number or name")
 
 
 def explain_mistakes(error: ValidationError, recipe: type[BaseModel]) -> tuple[str, str]:

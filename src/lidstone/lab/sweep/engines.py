@@ -1,4 +1,4 @@
-"""Engines that compute the cells of a sweep: in this process, in worker processes, or as tasks of a Ray cluster."""
+"""Engines that compute the cells of a sweep elsewhere: in worker processes, or as tasks of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -36,28 +36,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop everything, running jobs too."""
-
-
-class InProcess:
-    """One cell after the other in this process, for scripts and notebooks."""
-
-    width = 1
-
-    def __init__(self, compute: Compute = compute) -> None:
-        self.compute = compute
-        self.jobs: list[Job] = []
-
-    def submit(self, job: Job) -> None:
-        """Accept a job; `next` computes it."""
-        self.jobs.append(job)
-
-    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
-        """Compute the first job; `timeout` has no effect."""
-        job = self.jobs.pop(0)
-        return job, self.compute(job)
-
-    def close(self) -> None:
-        """Nothing to stop."""
 
 
 class Processes:

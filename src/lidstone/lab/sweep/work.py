@@ -160,6 +160,28 @@ def compute_once(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     return _outcome(job, lambda job: find_or_compute(job.folder, lambda: finished(job), lambda: work(job)))
 
 
+class InProcess:
+    """One cell after the other in this process, for scripts and notebooks."""
+
+    width = 1
+
+    def __init__(self, compute: Callable[[Job], Outcome] = compute) -> None:
+        self.compute = compute
+        self.jobs: list[Job] = []
+
+    def submit(self, job: Job) -> None:
+        """Accept a job; `next` computes it."""
+        self.jobs.append(job)
+
+    def next(self, timeout: float | None = None) -> tuple[Job, Outcome] | None:
+        """Compute the first job; `timeout` has no effect."""
+        job = self.jobs.pop(0)
+        return job, self.compute(job)
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
 def finished(job: Job) -> Outcome | None:
     """The outcome in a run's folder, or None. A training that was stopped early counts only in a search."""
     record = read_record(job.folder)

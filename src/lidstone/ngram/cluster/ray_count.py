@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError, RunError
+from lidstone.files import as_url
 from lidstone.ngram.cluster.parts import save_parts
 from lidstone.ngram.cluster.tasks import (
     IDS,
@@ -41,7 +42,6 @@ from lidstone.ngram.disk.memory import BYTES_PER_NODE, block_tokens
 from lidstone.ngram.disk.merge import merge_within
 from lidstone.ngram.disk.pieces import BITS, load_piece, save_piece, whole
 from lidstone.ngram.disk.write_counts import Parts, count_type
-from lidstone.ngram.formats.remote import as_url
 from lidstone.ngram.trie import check_order
 from lidstone.ray_cluster import SHUFFLERS, count_nodes, count_workers, named_errors
 from lidstone.text.inputs import Input

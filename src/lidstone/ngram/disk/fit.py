@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import InputError, format_error
-from lidstone.files import atomic_write, write_errors
+from lidstone.files import as_url, atomic_write, write_errors
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, chunks, history_blocks, with_derived
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
@@ -32,7 +32,6 @@ from lidstone.ngram.disk.memory import plan as plan_memory
 from lidstone.ngram.disk.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.workspace import check_space, workspace
 from lidstone.ngram.formats.checked_tensors import read_arrays, release, verify_arrays
-from lidstone.ngram.formats.remote import as_url
 from lidstone.ngram.formats.safetensors import make_metadata, vocabulary_parts
 from lidstone.ngram.formats.validate import check_counts, check_trie
 from lidstone.ngram.smoothers.base import (

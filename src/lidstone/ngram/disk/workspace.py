@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import InputError
-from lidstone.files import try_lock, write_text
+from lidstone.files import as_url, try_lock, write_text
 from lidstone.ngram.disk.memory import format_size
-from lidstone.ngram.formats.remote import as_url
 
 PLAN = "plan.json"
 

@@ -25,11 +25,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, VocabularyMismatch, format_error
-from lidstone.files import atomic_write
+from lidstone.files import as_url, atomic_write
 from lidstone.ngram.access import DEPTH, at, full_prob
 from lidstone.ngram.closure import ClosedLevel, build, close
 from lidstone.ngram.formats.arpa_reader import NgramSection, read_sections
-from lidstone.ngram.formats.remote import as_url, read_remote, write_remote
+from lidstone.ngram.formats.remote import read_remote, write_remote
 from lidstone.ngram.formats.validate import check_probabilities
 from lidstone.ngram.query import rows_of
 from lidstone.ngram.table import BackoffTable

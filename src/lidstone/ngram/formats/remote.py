@@ -32,17 +32,6 @@ Thing = TypeVar("Thing")
 _KINDS = {"models": None, "datasets": "dataset", "spaces": "space"}
 
 
-def as_url(path: Any) -> str | None:
-    """The address, where a path is one; `Path` takes away one or two of its slashes, which are put back.
-
-    >>> as_url("s3://b/x"), as_url(Path("hf://u/r/x")), as_url(Path("file:///t/x")), as_url("c://x"), as_url("a.txt")
-    ('s3://b/x', 'hf://u/r/x', 'file:///t/x', None, None)
-    """
-    if isinstance(path, PurePath) and (parts := re.match(r"([a-zA-Z][\w+.-]+):/(?!/)(.+)", path.as_posix())):
-        return f"{parts[1]}:{'///' if parts[1] in ('file', 'local') else '//'}{parts[2]}"
-    return path if isinstance(path, str) and re.match(r"[a-zA-Z][\w+.-]+://", path) else None
-
-
 def read_remote(url: str, read: Callable[[Path], Thing]) -> Thing:
     """Read an address with a function that reads files; errors name the address."""
     with _copy(url) as file:

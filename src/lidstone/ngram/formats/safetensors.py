@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from lidstone.errors import FileFormatError, InputError, TextError, format_error
+from lidstone.files import as_url
 from lidstone.ngram.adjusted import Derived
 from lidstone.ngram.compact import code_parts, coded_table, read_codes
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.formats.checked_tensors import Arrays, read_arrays, write_arrays
 from lidstone.ngram.formats.kenlm import table_of_binary
-from lidstone.ngram.formats.remote import as_url, model_card, read_remote, write_remote
+from lidstone.ngram.formats.remote import model_card, read_remote, write_remote
 from lidstone.ngram.formats.validate import (
     check_counts,
     check_dtypes,

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, InputError, format_error
+from lidstone.files import as_url
 from lidstone.ngram.formats.arpa import read_arpa
 from lidstone.ngram.formats.arpa_reader import NgramSection, read_sections
 from lidstone.ngram.formats.kenlm import (
@@ -29,7 +30,7 @@ from lidstone.ngram.formats.kenlm import (
     read_trie,
     table_of_binary,
 )
-from lidstone.ngram.formats.remote import as_url, read_remote
+from lidstone.ngram.formats.remote import read_remote
 from lidstone.ngram.formats.safetensors import load_table
 from lidstone.ngram.mixing import on_vocabulary
 from lidstone.ngram.scorer.blocks import index_word
