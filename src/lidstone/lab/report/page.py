@@ -86,12 +86,14 @@ def _share(value: Any) -> float:
 def _content(report: Report) -> dict[str, Any]:
     """What the template shows."""
     table, run = report.table(), report.runs[0]
-    base = next((row.value for row in table.rows if row.key == report.baselines[0] and math.isfinite(row.value)), None)
     corpus = run.signature.get("corpus") or {}
-    content = {
+    base = next((row.value for row in table.rows if row.key == report.baselines[0] and math.isfinite(row.value)), None)
+    return {
         "report": report,
         "title": report.title or f"{report.metric.name} on {corpus.get('name', 'an unnamed corpus')}",
         "names": {m.key: m.key.replace(m.name, m.label.long, 1) for m in report.methods},
+        "signature": run.signature,
+        "corpus": corpus,
         "table": table,
         "best": report.best_seed_table(),
         "effect": _effect,
@@ -104,24 +106,7 @@ def _content(report: Report) -> dict[str, Any]:
         "explorer": explorer_data(report.explorer, str(run.signature.get("vocabulary"))),
         "signatures": list(dict.fromkeys(str(c["signature"]) for c in report.comparisons if c.get("signature"))),
         "settings": list(_settings(report))[:MOST_SETTINGS],
-        "facts": {
-            "Tested on": report.about,
-            "Vocabulary": f"{run.signature.get('vocabulary', '?')} ({run.signature.get('vocabulary_size', '?')} types)",
-            "Test set": corpus.get("test", "?"),
-            "Parameters of the model": run.signature.get("model_parameters", "?"),
-            "Runs": f"{len(report.runs):,}",
-        },
     }
-    sections = {
-        "results": ("Results", True),
-        "best-seeds": ("Best seeds", True),
-        "curves": ("Learning curves", content["curves"]),
-        "strengths": ("Strengths", content["maps"]),
-        "explorer": ("Explorer", content["explorer"]),
-        "tests": ("Tests", report.comparisons),
-        "details": ("Details", True),
-    }
-    return content | {"sections": {key: name for key, (name, shown) in sections.items() if shown}}
 
 
 def _curves(report: Report) -> Iterator[tuple[str, str, bool, list[figures.Curve]]]:

@@ -101,9 +101,16 @@ def train_run(
     quiet_transformers()
     folder.mkdir(parents=True, exist_ok=True)
     setup, scorer = set_up(recipe, prepared), CorpusScorer(recipe, prepared)
+
+    def score(model: Any) -> dict[str, float]:
+        values = scorer.validate(model)
+        if watch is not None:
+            watch(values)
+        return values
+
     fitted = fit(
         setup,
-        _watched(scorer.validate, watch),
+        score,
         recipe.training,
         folder / "checkpoints",
         metric=recipe.evaluation.metric,
@@ -132,19 +139,6 @@ def _complete_run(folder: Path, name: str) -> TrainedRun | None:
     if process_rank() == 0:
         add_name(folder, done, name)
     return TrainedRun(folder, done, computed=False)
-
-
-def _watched(score: Callable[[Any], dict[str, float]], watch: Watch | None) -> Callable[[Any], dict[str, float]]:
-    """The function `score`, which also passes its result to `watch`."""
-    if watch is None:
-        return score
-
-    def scored(model: Any) -> dict[str, float]:
-        values = score(model)
-        watch(values)
-        return values
-
-    return scored
 
 
 def _save_model(recipe: Recipe, prepared: Prepared, folder: Path, model: Any) -> None:
@@ -242,12 +236,8 @@ def _seconds_of_update(setup: Setup, training: Training) -> float:
     few = {"epochs": None, "max_steps": TIMED_UPDATES, "eval_every": TIMED_UPDATES, "patience": None}
     settings = training.model_copy(update=few)
     with TemporaryDirectory() as folder:
-        fitted = fit(setup, _no_score, settings, Path(folder))
+        fitted = fit(setup, lambda model: {"loss": 0.0, "perplexity": 1.0}, settings, Path(folder))
     return fitted.update_seconds or 0.0
-
-
-def _no_score(model: Any) -> dict[str, float]:
-    return {"loss": 0.0, "perplexity": 1.0}
 
 
 def _seconds_of_scoring(scorer: CorpusScorer, model: Any, split: CorpusSplit, translate: bool) -> float:

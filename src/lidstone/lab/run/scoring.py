@@ -18,7 +18,7 @@ import numpy as np
 
 from lidstone.errors import SmoothingUndefined
 from lidstone.hf.calibration import Batches, calibration, fit_temperature
-from lidstone.hf.mixture import ThreeScores, mix_scores, mixture_weight
+from lidstone.hf.mixture import mix_scores, mixture_weight
 from lidstone.hf.perplexity import (
     SentenceScores,
     pair_batches,
@@ -75,9 +75,12 @@ class CorpusScorer:
         kept: dict[str, Any] = {"nll": scores.nll.round(4).tolist(), "tokens": scores.lengths.tolist()}
         further: dict[str, Any] = {"calibration": self.calibration(model)}
         if self.recipe.task == "lm":
-            baseline, more = self.ngram_baseline(model, scores)
-            further |= baseline
-            kept |= more
+            choice = choose_ngram(self.prepared, self.recipe.evaluation.ngram_orders)
+            if choice is not None:
+                valid = self.likelihood(model, self.prepared.valid)
+                baseline, more = compare_with_ngram(self.prepared, choice, valid, scores)
+                further |= baseline
+                kept |= more
         else:
             from lidstone.lab.evaluation.translation import bleu_statistics
 
@@ -85,13 +88,6 @@ class CorpusScorer:
             metrics |= translation_metrics(hypotheses, split.references)
             kept |= {"hypotheses": hypotheses, "bleu_statistics": bleu_statistics(hypotheses, split.references)}
         return RunScores(metrics, kept, further)
-
-    def ngram_baseline(self, model: Any, test: SentenceScores) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The n-gram model of the training text and the mixture: for `run.json`, and for the sentence file."""
-        choice = choose_ngram(self.prepared, self.recipe.evaluation.ngram_orders)
-        if choice is None:
-            return {}, {}
-        return compare_with_ngram(self.prepared, choice, self.likelihood(model, self.prepared.valid), test)
 
     def calibration(self, model: Any) -> dict[str, Any]:
         """The temperature that fits the validation text best, and the calibration of the test text before and after."""
@@ -207,25 +203,16 @@ def compare_with_ngram(
     """The entries `ngram` and `mixture` of `run.json`, and those of the sentence file, from the network's scores."""
     assert valid.token_nll is not None
     weight = mixture_weight(valid.token_nll, _ngram_nll(choice, prepared.valid))
-    on_valid = mix_scores(valid, _ngram_nll(choice, prepared.valid), weight)
-    on_test = mix_scores(test, _ngram_nll(choice, prepared.test), weight)
-    record = {
-        "ngram": {**_describe(choice), **_both(prepared, on_valid, on_test, "ngram")},
-        "mixture": {"weight": weight, **_both(prepared, on_valid, on_test, "mixture")},
-    }
-    kept = {f"{name}_nll": getattr(on_test, name).nll.round(4).tolist() for name in ("ngram", "mixture")}
-    return record, kept
-
-
-def _describe(choice: NgramChoice) -> dict[str, Any]:
-    perplexities = {str(order): value for order, value in choice.perplexities.items()}
-    return {"order": choice.order, "valid_by_order": perplexities, "table": choice.table.signature}
-
-
-def _both(prepared: Prepared, valid: ThreeScores, test: ThreeScores, name: str) -> dict[str, Any]:
-    parts = ((prepared.valid, valid), (prepared.test, test))
-    summaries = [getattr(scores, name).summary(int(split.words.sum())) for split, scores in parts]
-    return dict(zip(("valid", "test"), summaries, strict=True))
+    scores = {"valid": (prepared.valid, valid), "test": (prepared.test, test)}
+    mixed = {name: mix_scores(own, _ngram_nll(choice, split), weight) for name, (split, own) in scores.items()}
+    ngram, mixture = (
+        {name: getattr(mixed[name], model).summary(int(split.words.sum())) for name, (split, _) in scores.items()}
+        for model in ("ngram", "mixture")
+    )
+    orders = {str(order): value for order, value in choice.perplexities.items()}
+    about = {"order": choice.order, "valid_by_order": orders, "table": choice.table.signature}
+    kept = {f"{name}_nll": getattr(mixed["test"], name).nll.round(4).tolist() for name in ("ngram", "mixture")}
+    return {"ngram": about | ngram, "mixture": {"weight": weight, **mixture}}, kept
 
 
 def _ngram_nll(choice: NgramChoice, split: CorpusSplit) -> Any:

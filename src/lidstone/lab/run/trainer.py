@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -65,7 +66,7 @@ def fit(
     found = last_checkpoint(folder) if resume else None
     before = trained_seconds(found.state["log_history"]) if found else 0.0
     if found is not None and found.finished:
-        _load_weights(setup.model, found.best)
+        load_model(setup.model, str(found.best / "model.safetensors"), strict=False)
         return summarize_training(found.state, metric, before)
     trainer.seconds_before, trainer.began = before, time.perf_counter()
     try:
@@ -99,10 +100,6 @@ def _trainer(setup: Setup, score: Any, settings: Training, arguments: Any, progr
     return trainer
 
 
-def _load_weights(model: Any, folder: Path) -> None:
-    load_model(model, str(folder / "model.safetensors"), strict=False)
-
-
 class PipelineTrainer(SmoothedLossMixin, Trainer):
     """A Trainer whose batches are ready, and whose validation is `score(model)`."""
 
@@ -117,8 +114,10 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
         batch_change: BatchChange | None = None,
         **kwargs: Any,
     ) -> None:
-        """`rate(step, steps)` is the factor on the learning rate; `batch_change` changes the batches of training."""
-        super().__init__(*args, data_collator=_only, **kwargs)
+        """An item of the data is a whole batch, which `batch_change` changes; `rate(step, steps)` is the factor on the
+        learning rate.
+        """
+        super().__init__(*args, data_collator=itemgetter(0), **kwargs)
         self.score, self.rate, self.batch_change = score, rate, batch_change
         self.tokens = 0
         self.seconds_before = 0.0
@@ -133,19 +132,16 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """As in the base class, but a loss that is not finite ends the training before the weights are updated."""
-        loss: torch.Tensor = super().training_step(model, self._changed(dict(inputs)), num_items_in_batch)
+        if self.batch_change is not None:
+            strength = self.smoothed_loss.schedule(self.state.global_step / max(self.state.max_steps, 1))
+            inputs = self.batch_change(dict(inputs), strength)
+        loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
         if not math.isfinite(loss.item()):
             raise RunError(
                 f"the loss is {loss.item()} at step {self.state.global_step + 1}",
                 hint="lower training.learning_rate or set training.clip; the last good checkpoint is kept",
             )
         return loss
-
-    def _changed(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        if self.batch_change is None:
-            return inputs
-        strength = self.smoothed_loss.schedule(self.state.global_step / max(self.state.max_steps, 1))
-        return self.batch_change(inputs, strength)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """As in the base class, and count tokens."""
@@ -235,12 +231,6 @@ class TrainingProgress(TrainerCallback):
         if self.bar is not None:
             self.bar.__exit__(None, None, None)
             self.bar = None
-
-
-def _only(batches: list[Any]) -> Any:
-    """The collator: one item of the dataset is a whole batch."""
-    (batch,) = batches
-    return batch
 
 
 def training_arguments(

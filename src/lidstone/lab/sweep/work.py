@@ -96,7 +96,9 @@ class Jobs:
     """The jobs of one sweep."""
 
     def __init__(self, recipe: Recipe, output: Path, *, processes: int = 1, threads: int | None = None) -> None:
-        self.base, self.output, self.processes, self.threads = recipe, output, processes, threads
+        training = recipe.training.model_copy(update={"threads": threads or recipe.training.threads})
+        self.base = recipe.model_copy(update={"training": training})
+        self.output, self.processes = output, processes
         self._recipes: dict[str, Recipe] = {}
         self._jobs: dict[str, Job] = {}
         self._keys: dict[str, str] = {}
@@ -110,7 +112,7 @@ class Jobs:
     def recipe(self, cell: Cell) -> Recipe:
         """The recipe of a cell; an invalid one is a `RecipeError`."""
         if cell.key not in self._recipes:
-            self._recipes[cell.key] = self._with_threads(cell.recipe(self.base))
+            self._recipes[cell.key] = cell.recipe(self.base)
         return self._recipes[cell.key]
 
     def corpus(self, recipe: Recipe) -> Prepared:
@@ -133,11 +135,6 @@ class Jobs:
             label=str(cell),
             processes=self.processes,
         )
-
-    def _with_threads(self, recipe: Recipe) -> Recipe:
-        if self.threads is None:
-            return recipe
-        return recipe.model_copy(update={"training": recipe.training.model_copy(update={"threads": self.threads})})
 
 
 class Pruned(LidstoneError):
@@ -199,7 +196,10 @@ def train_cell(job: Job) -> Outcome:
     try:
         outcome = _train_together(job) if job.processes > 1 else _train(job)
     except Pruned as stop:
-        outcome = _record_pruned(job, stop.score)
+        record = {"status": "pruned", "metrics": {"valid": {job.recipe.evaluation.metric: stop.score}}}
+        write_json(job.folder / PRUNED, record)
+        shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
+        outcome = Outcome("pruned", record, computed=True)
     metric = job.recipe.evaluation.metric
     log.info("%s %s: %s, valid %s %.5g", job.name, job.label, outcome.state, metric, outcome.score(metric) or math.nan)
     return outcome
@@ -272,13 +272,6 @@ def _outcome(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     except Exception as error:
         traceback.print_exc()
         return Outcome("failed", message=f"{type(error).__name__}: {error}")
-
-
-def _record_pruned(job: Job, score: float) -> Outcome:
-    record = {"status": "pruned", "metrics": {"valid": {job.recipe.evaluation.metric: score}}}
-    write_json(job.folder / PRUNED, record)
-    shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
-    return Outcome("pruned", record, computed=True)
 
 
 def _watch(job: Job) -> Callable[[dict[str, float]], None]:
