@@ -1,6 +1,6 @@
 """A table as the language model of a CTC decoder: flashlight's, which torchaudio wraps as `ctc_decoder`.
 
-pip install flashlight-text
+pip install lidstone flashlight-text
 python examples/ctc_decoder.py
 
 With torchaudio derive from `torchaudio.models.decoder.CTCDecoderLM` instead, whose methods are the same, and call

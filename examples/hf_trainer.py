@@ -1,5 +1,6 @@
 """Hugging Face's Trainer with SmoothedLossMixin; --hook passes one argument to the plain Trainer instead.
 
+pip install 'lidstone[train]'
 python examples/hf_trainer.py [--linear] [--hook] [--smoke]
 torchrun --nproc_per_node 2 examples/hf_trainer.py
 """

@@ -1,5 +1,6 @@
 """A Lightning module: the loss is a submodule, so it moves and changes mode with the model and is in no checkpoint.
 
+pip install 'lidstone[torch]' lightning
 python examples/lightning_module.py [--smoke]
 """
 

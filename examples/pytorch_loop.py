@@ -1,5 +1,6 @@
 """A plain PyTorch loop: the line that computes the loss is the only one that changes.
 
+pip install 'lidstone[torch]'
 python examples/pytorch_loop.py            a few minutes on two cores
 python examples/pytorch_loop.py --smoke    a few seconds, too short to tell the losses apart
 """

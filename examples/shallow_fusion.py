@@ -1,5 +1,6 @@
 """Shallow fusion: a table joins a Hugging Face model at every step of generation, log q + weight * log p~.
 
+pip install 'lidstone[train]'
 python examples/shallow_fusion.py
 
 The network here is small and untrained, so that the example takes seconds: what it writes is noise, and with a weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -24,6 +25,14 @@ def run(script: str, *options: str) -> str:
 
 def perplexities(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"perplexity (\S+)", text)]
+
+
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_begins_with_what_to_install(script: Path) -> None:
+    about, commands, *_ = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n")
+    install, run, *_ = commands.splitlines()
+    assert about and re.match(r"pip install ('lidstone\[(torch|train)\]'|lidstone )", install)
+    assert run.startswith(f"python examples/{script.name}")
 
 
 @pytest.mark.slow

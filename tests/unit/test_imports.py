@@ -111,6 +111,17 @@ def test_importing_lidstone_imports_nothing_heavy():
     assert heavy_modules_after("import lidstone, lidstone.errors; dir(lidstone)") == ""
 
 
+@pytest.mark.parametrize("code, most", [
+    ("import lidstone", 60),  # 37 in Python 3.11, all of the standard library
+    ("from lidstone.cli.main import app; app(['--help'], standalone_mode=False)", 160),  # 117, with those of typer
+])  # fmt: skip
+def test_start_imports_few_modules(code, most):
+    """Seconds differ between machines and their load; modules do not."""
+    count = f"import sys; before = set(sys.modules)\n{code}\nprint(len(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) <= most
+
+
 def test_importing_the_ngram_side_does_not_import_torch():
     assert "torch" not in heavy_modules_after("import lidstone as ld; ld.count; ld.load; ld.Katz; ld.read_arpa")
 
