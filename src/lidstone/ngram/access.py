@@ -8,11 +8,12 @@ Each function here is compiled for the types that it is given, so a plain array 
     link_of(..., node)        the same, given the children of the shorter history
     with_row(rows, ...)       what a row makes of the probability of the order below
     row_of(rows, ...)         the row of a node
+    read_all(array, ...)      a stretch of an array as plain numbers
     full_prob(values, ...)    p(w | h) of a node hw
 
-Packed integers stand one after the other in 64-bit words, in as few bits as the largest needs (`packed.py` makes them).
-Suffixes of the highest order are not stored: each is the child of its history's suffix that has the same word.
-Quantised values are codes of 8 or 16 bits (`compact.py`).
+Packed integers stand one after the other in 64-bit words, in as few bits as the largest needs; quantised
+values are codes of 8 or 16 bits. `compact.py` makes both. Suffixes of the highest order are not stored: each is the
+child of its history's suffix that has the same word.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 from numpy.typing import NDArray
 
 DEPTH = 8
@@ -98,18 +98,13 @@ def link_of(words: Any, suffixes: Any, shorter: Any, low: Any, high: Any, node: 
     raise NotImplementedError
 
 
-def with_row(rows: Any, child: Any, weight: Any, below: Any) -> Any:
-    """p(w | h) times a weight, from the same of the order below, in compiled code."""
+def with_row(rows: Any, node: Any, weight: Any, lower: Any) -> Any:
+    """p(w | h) of the node hw times a weight, not cut off at 0, in compiled code; `lower` is the order below's part."""
     raise NotImplementedError
 
 
 def row_of(rows: Any, base: Any, first: Any, words: Any, suffixes: Any, backoffs: Any, history: Any, node: Any) -> Any:
     """p(w | h) - backoff(h) p(w | h without its oldest word), in compiled code."""
-    raise NotImplementedError
-
-
-def prob_above(rows: Any, node: Any, lower: Any) -> Any:
-    """p(w | h) of the node hw, not cut off at 0; `lower` is backoff(h) p(w | h without its oldest word)."""
     raise NotImplementedError
 
 
@@ -189,17 +184,10 @@ def _packed_link_of(words, suffixes, shorter, low, high, node):  # type: ignore[
 
 
 @overload(with_row, strict=False)
-def _with_row(rows: Any, child: Any, weight: Any, below: Any) -> Any:
-    if isinstance(rows, types.Array):  # rounding may leave a tiny negative number
-        return lambda rows, child, weight, below: max(below + weight * rows[child], 0.0)
-    return lambda rows, child, weight, below: weight * at(rows, child)
-
-
-@overload(prob_above, strict=False)
-def _prob_above(rows: Any, node: Any, lower: Any) -> Any:
+def _with_row(rows: Any, node: Any, weight: Any, lower: Any) -> Any:
     if isinstance(rows, types.Array):
-        return lambda rows, node, lower: rows[node] + lower
-    return lambda rows, node, lower: at(rows, node)
+        return lambda rows, node, weight, lower: weight * rows[node] + lower
+    return lambda rows, node, weight, lower: weight * at(rows, node)
 
 
 @overload(row_of, strict=False)
@@ -291,19 +279,16 @@ def ascending_at(data, width, high, i):  # type: ignore[no-untyped-def]
     return np.int64(low - 1) << np.int64(width) | bits_at(data, width, i)
 
 
-@intrinsic
-def _float_of(typing: Any, bits: Any) -> Any:
-    """The float64 with these bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
-
-
 @njit(cache=True, nogil=True)
 def value_of(code, low, step):  # type: ignore[no-untyped-def]
     """The value of one code."""
     if code < 2:
         return 1.0 if code == 1 else 0.0
-    return _float_of(low + (np.int64(code) - 2) * step)
+    return np.int64(low + (np.int64(code) - 2) * step).view(np.float64)
+
+
+@njit(cache=True, nogil=True)
+def read_all(array, start, out):  # type: ignore[no-untyped-def]
+    """Let `out` be the numbers from `start` on."""
+    for i in range(len(out)):
+        out[i] = at(array, start + i)

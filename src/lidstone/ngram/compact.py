@@ -9,6 +9,9 @@ Rows are differences, p(w | h) - backoff(h) p(w | h'), and a difference cannot b
 codes stand for full probabilities, and rows follow from them where they are needed. With codes wrong by a factor of at
 most 1 + e, every p(w | h) of an order-n model, stored or backed off to, is wrong by at most (1 + e)^n, for it is the
 product of a stored p and at most n - 1 backoffs; and so is the sum of each distribution, which was one before.
+
+A packed trie has its arrays in as few bits as they need: `pack_trie`, and back by `PackedLinks.decode`. `access.py`
+reads codes and packed numbers where they stand.
 """
 
 from __future__ import annotations
@@ -18,19 +21,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.access import Quantised, value_of
-from lidstone.ngram.packed import pack_trie
+from lidstone.ngram.access import PackedFirst, PackedSuffixes, PackedWords, Quantised, Words64, read_all, suffix_of
 from lidstone.ngram.query import rows_of
+from lidstone.ngram.trie import Trie
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
-    from lidstone.ngram.trie import Trie
     from lidstone.text.vocabulary import Vocabulary
 
 CODE_TYPES = {8: np.uint8, 16: np.uint16}
@@ -45,17 +45,23 @@ def quantise(values: NDArray[np.floating], levels: NDArray[np.int64], bits: int)
     >>> decode(coded).round(6).tolist(), coded.codes.tolist()
     ([0.5, 0.125, 1.0, 0.0], [65535, 2, 1, 0])
     """
-    codes = np.empty(int(levels[-1] - levels[0]), CODE_TYPES[bits])
-    scales = [_code_level(values[a:b], codes[a - levels[0] : b - levels[0]], bits) for a, b in _spans(levels)]
-    return Quantised(codes, np.array(scales, np.int64).reshape(-1), np.asarray(levels, np.int64))
+    codes, scales = [np.empty(0, CODE_TYPES[bits])], []
+    for start, stop in pairwise(levels.tolist()):
+        own = np.asarray(values[start:stop], np.float64)
+        patterns = own.view(np.int64)
+        coded = (own > 0) & (own != 1)
+        low, most = (int(patterns[coded].min()), int(patterns[coded].max())) if coded.any() else (0, 0)
+        step = -((low - most) // ((1 << bits) - 3))
+        nearest = 2 + (patterns - low + step // 2) // max(step, 1)
+        codes.append(np.where(coded, nearest, own == 1).astype(CODE_TYPES[bits]))
+        scales += [low, step]
+    return Quantised(np.concatenate(codes), np.array(scales, np.int64), np.asarray(levels, np.int64))
 
 
 def decode(coded: Quantised) -> NDArray[np.float64]:
     """The values of all codes."""
-    values, start = np.empty(len(coded.codes)), coded.levels[0]
-    for k, (a, b) in enumerate(_spans(coded.levels)):
-        low, step = coded.scales[2 * k : 2 * k + 2]
-        _decode(coded.codes[a - start : b - start], low, step, values[a - start : b - start])
+    values = np.empty(len(coded.codes))
+    read_all(coded, coded.levels[0], values)
     return values
 
 
@@ -68,57 +74,6 @@ def scales_are_sound(scales: NDArray[np.int64], bits: int) -> bool:
     """Whether every code stands for a finite number that is not negative."""
     pairs = [(int(low), int(step)) for low, step in scales.reshape(-1, 2)]
     return all(low >= 0 and step >= 0 and low + ((1 << bits) - 3) * step <= FINITE for low, step in pairs)
-
-
-def _spans(levels: NDArray[np.int64]) -> list[tuple[int, int]]:
-    return [(int(a), int(b)) for a, b in pairwise(levels)]
-
-
-def _code_level(values: NDArray[np.floating], codes: NDArray[np.unsignedinteger], bits: int) -> tuple[int, int]:
-    """Write the codes of one order; its low and step."""
-    least, most = (int(bound) for bound in _bounds(values))
-    step = -((least - most) // ((1 << bits) - 3)) if most > least else 0
-    _encode(values, least, step, codes)
-    return least, step
-
-
-@intrinsic
-def _bits_of(typing: Any, value: Any) -> Any:
-    """The bits of a float64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.int64(types.float64), generate
-
-
-@njit(cache=True, nogil=True)
-def _bounds(values):  # type: ignore[no-untyped-def]
-    """The bits of the smallest and the largest value that have no code of their own; 0 and 0 where there is none."""
-    least, most = np.int64(1 << 62), np.int64(0)
-    for value in values:
-        if value > 0 and value != 1:
-            bits = _bits_of(np.float64(value))
-            least, most = min(least, bits), max(most, bits)
-    return (least, most) if most else (np.int64(0), np.int64(0))
-
-
-@njit(cache=True, nogil=True)
-def _encode(values, low, step, codes):  # type: ignore[no-untyped-def]
-    for i in range(len(values)):
-        if values[i] <= 0:
-            codes[i] = 0
-        elif values[i] == 1:
-            codes[i] = 1
-        else:
-            distance = _bits_of(np.float64(values[i])) - low
-            codes[i] = 2 if step == 0 else 2 + (distance + step // 2) // step
-
-
-@njit(cache=True, nogil=True)
-def _decode(codes, low, step, values):  # type: ignore[no-untyped-def]
-    for i in range(len(codes)):
-        values[i] = value_of(codes[i], low, step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,3 +168,151 @@ def _packed(table: BackoffTable) -> BackoffTable:
     if table.codes is None:
         return replace(table, trie=trie)
     return coded_table(table.vocab, table.base, trie, table.codes, table.signature)
+
+
+def width_of(largest: int) -> int:
+    """How many bits hold numbers up to `largest`; at least one.
+
+    >>> width_of(0), width_of(7), width_of(8)
+    (1, 3, 4)
+    """
+    return max(int(largest).bit_length(), 1)
+
+
+def words_for(count: int, width: int) -> int:
+    """How many 64-bit words hold so many numbers; one more, so that two neighbours can always be read."""
+    return (count * width + 63) // 64 + 1
+
+
+def pack(values: NDArray[np.integer], width: int) -> Words64:
+    """The lowest `width` bits of each value.
+
+    >>> pack(np.array([1, 2, 3]), 4).tolist()
+    [801, 0]
+    """
+    data = np.zeros(words_for(len(values), width), np.uint64)
+    _pack(values, width, data)
+    return data
+
+
+def pack_ascending(values: NDArray[np.integer]) -> PackedFirst:
+    """Ascending numbers, with the width of the low part that needs the least space."""
+    largest, count = int(values[-1]), len(values)
+    costs = {width: count * width + ((largest >> width) + 1) * 64 for width in range(1, width_of(largest) + 1)}
+    width = min(costs, key=costs.__getitem__)
+    high: Any = np.searchsorted(values, np.arange((largest >> width) + 1) << width).astype(np.int64)
+    return PackedFirst(pack(values, width), width, high, count)
+
+
+@njit(cache=True, nogil=True)
+def _pack(values, width, data):  # type: ignore[no-untyped-def]
+    mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+    for i in range(len(values)):
+        bit = np.uint64(i) * np.uint64(width)
+        word, shift = bit >> np.uint64(6), bit & np.uint64(63)
+        value = np.uint64(values[i]) & mask
+        data[word] |= value << shift
+        data[word + np.uint64(1)] |= (value >> np.uint64(1)) >> (np.uint64(63) - shift)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedLinks:
+    """Words, suffixes and offsets of children of a trie."""
+
+    levels: NDArray[np.int64]
+    first: PackedFirst
+    words: PackedWords
+    suffixes: PackedSuffixes
+
+    @property
+    def links(self) -> tuple[PackedFirst, PackedWords, PackedSuffixes]:
+        """In the order in which compiled code takes them."""
+        return self.first, self.words, self.suffixes
+
+    @property
+    def node_type(self) -> np.dtype[Any]:
+        """The type of a node's number in plain arrays."""
+        return np.dtype(np.int32 if self.levels[-1] <= np.iinfo(np.int32).max else np.int64)
+
+    def decode(self, name: str) -> NDArray[Any]:
+        """One of the plain arrays: "words", "suffixes" or "first"."""
+        if name == "suffixes":
+            suffixes = np.full(self.levels[-1], -1, self.node_type)
+            _fill_suffixes(self.decode("first"), self.decode("words"), self.suffixes, suffixes)
+            return suffixes
+        array, size = (self.first, self.first.size) if name == "first" else (self.words, self.levels[-1])
+        plain: NDArray[Any] = np.empty(size, self.node_type if name == "first" else np.int32)
+        read_all(array, 0, plain)
+        return plain
+
+
+def pack_trie(trie: Trie) -> Trie:
+    """The same n-grams, packed.
+
+    >>> from lidstone.ngram.counts import count
+    >>> from lidstone.text.vocabulary import Vocabulary
+    >>> trie = pack_trie(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2).trie)
+    >>> trie.find([1, 2]), trie.packed.words.width, trie.words.tolist()
+    (5, 2, [0, 1, 2, 3, 0, 2, 0, 1])
+    """
+    if trie.packed is not None:
+        return trie
+    unigrams, inner = int(trie.levels[1]), trie.num_histories
+    below = trie.suffixes[unigrams:inner]
+    width = width_of(int(below.max(initial=0)))
+    words = trie.words[unigrams:]
+    word_width = width_of(int(words.max(initial=0)))
+    return packed_trie(
+        PackedLinks(
+            trie.levels,
+            pack_ascending(trie.first),
+            PackedWords(pack(words, word_width), word_width, unigrams),
+            PackedSuffixes(pack(below, width), width, unigrams, inner),
+        )
+    )
+
+
+def packed_trie(links: PackedLinks) -> Trie:
+    """A trie that has only the packed arrays."""
+    trie = object.__new__(Trie)
+    trie.__dict__.update(levels=links.levels, packed=links)
+    return trie
+
+
+def trie_parts(links: PackedLinks) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    """The arrays of a packed trie by the names in files, and their widths."""
+    first, words, suffixes = links.links
+    arrays = {"packed_first": first.data, "first_high": first.high}
+    arrays |= {"packed_words": words.data, "packed_suffixes": suffixes.data}
+    return arrays, {"first": first.width, "words": words.width, "suffixes": suffixes.width}
+
+
+def read_trie(levels: NDArray[np.int64], arrays: dict[str, NDArray[Any]], widths: dict[str, Any]) -> Trie:
+    """The trie of such arrays; refuse sizes with which a look-up could leave them."""
+    if len(levels) < 2 or levels[0] != 0 or (np.diff(levels) < 0).any() or levels[-1] > 1 << 48:
+        raise InputError("its levels are not ascending")
+    unigrams, size, inner = int(levels[1]), int(levels[-1]), int(levels[-2])
+    counts = {"first": inner + 1, "words": size - unigrams, "suffixes": max(inner - unigrams, 0)}
+    for name, count in counts.items():
+        width, data = widths[name], arrays[f"packed_{name}"]
+        if type(width) is not int or not 1 <= width <= 48 or len(data) != words_for(count, width):
+            raise InputError(f"'packed_{name}' has {len(data)} words, not those of {count} numbers of {width} bits")
+    high = arrays["first_high"]
+    if not len(high) or high[0] != 0:
+        raise InputError("'first_high' does not begin with 0")
+    return packed_trie(
+        PackedLinks(
+            levels,
+            PackedFirst(arrays["packed_first"], widths["first"], high, inner + 1),
+            PackedWords(arrays["packed_words"], widths["words"], unigrams),
+            PackedSuffixes(arrays["packed_suffixes"], widths["suffixes"], unigrams, inner),
+        )
+    )
+
+
+@njit(cache=True, nogil=True)
+def _fill_suffixes(first, words, packed, suffixes):  # type: ignore[no-untyped-def]
+    """Those of histories as stored, those of the highest order by search; -1 where one is missing."""
+    for history in range(len(first) - 1):
+        for node in range(first[history], first[history + 1]):
+            suffixes[node] = suffix_of(first, words, packed, history, node)

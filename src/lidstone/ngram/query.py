@@ -150,7 +150,7 @@ def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # typ
         for level in range(depth - 1, -1, -1):
             for child in range(at(first, chain[level]), at(first, chain[level] + 1)):
                 word = at(words, child)
-                out[i, word] = with_row(rows, child, weights[level], out[i, word])
+                out[i, word] = max(with_row(rows, child, weights[level], out[i, word]), 0.0)  # rounding may fall below
 
 
 @njit(cache=True, nogil=True)

@@ -24,7 +24,7 @@ from lidstone.ngram.access import find_child as find_child
 from lidstone.parallel import over_ranges
 
 if TYPE_CHECKING:
-    from lidstone.ngram.packed import PackedLinks
+    from lidstone.ngram.compact import PackedLinks
 
 MAX_ORDER = 8
 

@@ -19,7 +19,7 @@ import numpy as np
 from lidstone.errors import FileFormatError, InputError, TextError, format_error
 from lidstone.files import as_url
 from lidstone.ngram.adjusted import Derived
-from lidstone.ngram.compact import code_parts, coded_table, read_codes
+from lidstone.ngram.compact import code_parts, coded_table, read_codes, read_trie, trie_parts
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.formats.checked_tensors import Arrays, read_arrays, write_arrays
 from lidstone.ngram.formats.kenlm import table_of_binary
@@ -32,7 +32,6 @@ from lidstone.ngram.formats.validate import (
     check_table,
     check_trie,
 )
-from lidstone.ngram.packed import read_trie, trie_parts
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie
 from lidstone.text.source import KIND_NAMES, Kind, kind_of_file

@@ -27,7 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, format_error
-from lidstone.ngram.access import at, link_of, prob_above, row_of, size_of
+from lidstone.ngram.access import at, link_of, row_of, size_of, with_row
 from lidstone.ngram.formats.checked_tensors import is_mapped
 from lidstone.ngram.trie import MAX_ORDER, Trie
 from lidstone.parallel import over_ranges, threads_for
@@ -285,7 +285,7 @@ def _extremes(first, words, suffixes, rows, backoffs, probs, sums, start, stop):
                 continue
             link = link_of(words, suffixes, shorter, low, high, node)
             lower = weight * probs[link]
-            prob = prob_above(rows, node, lower)
+            prob = with_row(rows, node, 1.0, lower)
             low, total = link + 1, total + prob - lower
             if node < len(probs):
                 probs[node] = prob
