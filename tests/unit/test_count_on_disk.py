@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.disk import count_file, drop
+from lidstone.ngram.disk import count_file, derive
 from lidstone.ngram.disk import write_counts as writing
 from lidstone.ngram.disk.count_file import count_to_file
 from lidstone.ngram.formats.safetensors import load_counts, save
@@ -82,7 +82,7 @@ def test_thresholds_on_disk_write_what_they_write_in_memory(tmp_path_factory, li
     text.write_text(text_of(lines))
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_sizes(monkeypatch, tokens=20, nodes=1000)
-        monkeypatch.setattr(drop, "block_nodes", lambda *_: nodes)
+        monkeypatch.setattr(derive, "block_nodes", lambda *_: nodes)
         count_to_file([text], order, output, memory=MEMORY, thresholds=limits)
     assert output.read_bytes() == in_memory(text, order, folder / "in-memory", thresholds=limits)
     assert sorted(path.name for path in folder.iterdir()) == ["in-memory", "on-disk", "text"]

@@ -22,12 +22,13 @@ from typer.testing import CliRunner
 from lidstone.cli.main import app
 from lidstone.errors import FileFormatError, InputError, LidstoneError
 from lidstone.ngram.counts import count, count_text
-from lidstone.ngram.disk import count_file, derive, stream_file
+from lidstone.ngram.disk import count_file, derive
 from lidstone.ngram.disk import fit as disk_fit
 from lidstone.ngram.disk import write_counts as writing
 from lidstone.ngram.disk.derive import CountFiles, history_blocks
 from lidstone.ngram.disk.executors import ThreadExecutor
 from lidstone.ngram.disk.fit import fit_to_file
+from lidstone.ngram.formats import checked_tensors
 from lidstone.ngram.formats.safetensors import load_counts, save
 from lidstone.ngram.smoothers import registry
 from lidstone.ngram.smoothers.base import BlockSmoother, FallbackUsed, make_table, uniform
@@ -238,7 +239,7 @@ def test_a_disk_that_fills_up_is_an_error_that_cleans_up(tmp_path, monkeypatch, 
 
 
 def test_a_write_that_fails_in_the_middle_cleans_up(tmp_path, monkeypatch):
-    write_all = stream_file._write_all
+    write_all = checked_tensors._write_all
 
     def full(file, data):
         if "table" in Path(file.name).name:
@@ -246,7 +247,7 @@ def test_a_write_that_fails_in_the_middle_cleans_up(tmp_path, monkeypatch):
         write_all(file, data)
 
     write_counts(tmp_path / "counts", TEXT, 3)
-    monkeypatch.setattr(stream_file, "_write_all", full)
+    monkeypatch.setattr(checked_tensors, "_write_all", full)
     with pytest.raises(LidstoneError, match=r"cannot write .*table: No space left on device"):
         fit_to_file(tmp_path / "counts", tmp_path / "table", smoother_of("witten-bell"), memory=MEMORY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "counts.txt"]
@@ -263,6 +264,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from lidstone.ngram.disk.fit import fit_to_file
+from lidstone.ngram.formats import checked_tensors
 from lidstone.ngram.smoothers.registry import get_smoother
 fallbacks = {"modified-kneser-ney": (0.5, 1, 1.5), "katz": 0.5}
 smoother = get_smoother(sys.argv[4], fallback=fallbacks[sys.argv[4]])

@@ -28,9 +28,9 @@ STOREYS = (*LIBRARY, "lab", "cli")
 
 CIRCLES = {
     ("ngram.table", "ngram.formats"),
-    ("ngram.identity", "ngram.formats"),
+    ("ngram.counts", "ngram.formats"),
 }
-"""imports that close a circle: a table saves itself, and its identity is a hash over the arrays of its file"""
+"""imports that close a circle: a table saves itself, and counts are identified by the bytes of their arrays"""
 NOT_MODULES = {"lidstone.smoothers", "lidstone.json"}
 """dotted names in docstrings that are no modules: the group of entry points, and a file of a run"""
 SOURCES = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.parts]

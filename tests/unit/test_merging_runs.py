@@ -19,7 +19,8 @@ SENTENCES = st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=7), min_si
 
 
 def run_of(sentences: list[list[int]], size: int, order: int) -> Piece:
-    return piece_of(count(sentences, Vocabulary(size=size, eos=0), order=order))
+    counts = count(sentences, Vocabulary(size=size, eos=0), order=order)
+    return piece_of(counts.trie, counts.counts)
 
 
 def ngrams_of(piece: Piece, bos: int, own_bos: int) -> Counter[tuple[int, ...]]:

@@ -160,15 +160,21 @@ def histogram(parts: Iterable[Ints]) -> NDArray[np.int64]:
     >>> histogram([np.array([1, 3]), np.array([1])]).tolist()
     [0, 2, 0, 1]
     """
-    found = np.zeros(LARGEST + 1, np.int64)
-    for part in parts:
-        if count_values(part, found):
-            raise InputError("a count is negative", hint="count the text again")
+    found = tally(parts, LARGEST)
     return found[: int(np.max(np.flatnonzero(found), initial=0)) + 1].copy()
 
 
+def tally(parts: Iterable[Ints], largest: int) -> NDArray[np.int64]:
+    """How many values are 0, 1, .. `largest` or more."""
+    found = np.zeros(largest + 1, np.int64)
+    for part in parts:
+        if _count_values(part, found):
+            raise InputError("a count is negative", hint="count the text again")
+    return found
+
+
 @njit(cache=True, nogil=True)
-def count_values(values, histogram):  # type: ignore[no-untyped-def]
+def _count_values(values, histogram):  # type: ignore[no-untyped-def]
     """Add how many values are 0, 1, .. to a histogram, the last entry for all that are larger; is one negative?"""
     last, negative = np.uint64(len(histogram) - 1), False
     for value in values:

@@ -100,12 +100,12 @@ class _Counter:
             getattr(self, name).resize(size, refcheck=False)
         return Trie(np.array(self.bounds), self.words, self.suffixes, self.first), self.counts
 
-    def _sorted_by_word(self) -> NDArray[np.int32]:
+    def _sorted_by_word(self) -> NDArray[np.int64]:
         """The entries of the unigrams; each thread sorts a part of the stream."""
-        entries = np.empty(len(self.stream), np.int32)
+        entries = self.buffers[0] if len(self.buffers) == 2 else np.empty(len(self.stream), np.int64)
         before = np.cumsum(self.tallies, axis=0) - self.tallies  # occurrences in the parts before
         starts = (_offsets(self.counts[: self.vocab_size + 1])[:-1] + before).astype(np.uint32)
-        shared = entries, self.order == 2
+        shared = entries, self.order == 2 and self.eos is not None
         stream = self.stream.view(np.uint32)
         self._run([(kernels.sort_by_word, stream, *p, s, *shared) for p, s in zip(self.parts, starts, strict=True)])
         return entries
@@ -120,8 +120,6 @@ class _Counter:
             arrays = counts, self.words[start:stop], left
             self._run([(kernels.without, self.eos, *(array[slice(*pair)] for array in arrays)) for pair in bounds])
             return left
-        if length == 1:
-            return counts - np.bincount(_last_words(self.stream), minlength=stop).astype(np.int32)
         followed: NDArray[np.int32] = kernels.followed(self.stream, entries, counts, start, length)
         return followed
 
@@ -153,8 +151,9 @@ class _Counter:
             extended: NDArray[Any] = self.buffers[length % len(self.buffers)][:size]
         else:
             self.buffers.clear()  # one is in use as `entries` still
-            in_stream = self.order == 2 or self.eos is not None  # then entries hold all that is needed of the stream
-            extended = self.stream[:size] if in_stream else np.empty(size, np.int32)
+            extended = (
+                np.empty(size, np.int32) if self.eos is None else self.stream[:size]
+            )  # entries hold what is needed
         base = self.bounds[-2]
         ends = self._sums_at(self.counts[base : self.bounds[-1]], self.blocks[self.cuts]).tolist()
         stream = self.stream.view(np.uint32)
@@ -162,16 +161,10 @@ class _Counter:
         calls: list[tuple[Any, ...]] = []
         for share, (begin, end) in enumerate(pairwise(ends)):
             own, to = entries[begin:end], starts[:, share].astype(np.uint32)
-            words = slice(int(self.cuts[share]), int(self.cuts[share + 1]))
-            if length > 1 and not shift and self.eos is not None:
+            if not shift and self.eos is not None:
                 calls.append((kernels.extend_last, own, to, extended))
-            elif length > 1:
-                calls.append((kernels.extend, stream, own, to, extended, shift, ahead))
-            elif self.order == 2:
-                calls.append((kernels.extend_pairs, own.view(np.uint32), self.counts[words], words.start, to, extended))
             else:
-                own_counts = self.counts[words], words.start
-                calls.append((kernels.extend_words, stream, own.view(np.uint32), *own_counts, to, extended, ahead))
+                calls.append((kernels.extend, stream, own, to, extended, shift, ahead))
         self._run(calls)
         return extended
 
@@ -233,9 +226,3 @@ def _offsets(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
     offsets[0] = 0
     np.cumsum(sizes, out=offsets[1:])
     return offsets
-
-
-def _last_words(stream: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The last word of each sentence."""
-    found: NDArray[np.int32] = stream[np.append(np.flatnonzero(stream == stream[0])[1:], len(stream)) - 1]
-    return found

@@ -1,10 +1,9 @@
 """The compiled loops of counting.
 
 An entry is a position and the node of the k-gram that starts there, in one integer: one memory access, not two.
-Entries of unigrams are positions alone, for the stream has the word; those of the top order are nodes alone. One order
-below, the word before is there instead of the position where possible: it is next to a word that is read anyway. Where
-pairs are the top order, entries of unigrams are the words before them. Whatever indexes an array is unsigned: numba
-looks at the sign of other integers, to count from the end, at every access.
+Entries of the top order are nodes alone. One order below, the word before is there instead of the position where
+possible: it is next to a word that is read anyway. Whatever indexes an array is unsigned: numba looks at the sign of
+other integers, to count from the end, at every access.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def sort_by_word(stream, begin, end, starts, entries, pairs):  # type: ignore[no
     before = stream[begin - 1] if begin else stream[0]
     for position in range(begin, end):
         word = stream[position]
-        entries[starts[word]] = before if pairs else position
+        entries[starts[word]] = np.int64(word) << 32 | np.int64(before if pairs else position)
         starts[word] += np.uint32(1)
         before = word
 
@@ -100,34 +99,6 @@ def cut_children(first, words, cuts, places):  # type: ignore[no-untyped-def]
                 else:
                     high = middle
             places[word, share] = at - base
-
-
-@njit(cache=True, nogil=True)
-def extend_pairs(entries, counts, first_word, starts, extended):  # type: ignore[no-untyped-def]
-    """`extend` from unigrams to bigrams where these are the top order."""
-    start = 0
-    for i in range(len(counts)):
-        for before in entries[start : start + counts[i]]:
-            extended[starts[before]] = first_word + i
-            starts[before] += np.uint32(1)
-        start += counts[i]
-
-
-@njit(cache=True, nogil=True)
-def extend_words(stream, entries, counts, first_word, starts, extended, ahead):  # type: ignore[no-untyped-def]
-    """`extend` from unigrams to bigrams, where an entry is a position alone."""
-    end, i = 0, 0
-    for word in range(len(counts)):
-        end += counts[word]
-        while i < end:
-            if i + AHEAD < len(entries):
-                prefetch_item(stream, np.int64(entries[i + AHEAD] - np.uint32(1)))
-            position = entries[i] - np.uint32(1)
-            before = stream[position]
-            place = np.int64(stream[position - np.uint32(position > 0)]) if ahead else np.int64(position)
-            extended[starts[before]] = np.int64(first_word + word) << 32 | place
-            starts[before] += np.uint32(1)
-            i += 1
 
 
 @njit(cache=True, nogil=True)

@@ -7,18 +7,20 @@ has been taken from the full text, so what was dropped becomes mass for the orde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.ngram.adjusted import Derived, derive
+from lidstone.ngram.adjusted import LARGEST, Derived, derive
 from lidstone.ngram.count import count_stream
-from lidstone.ngram.identity import fingerprint
 from lidstone.ngram.trie import Trie, check_order, restrict
 from lidstone.text.datasets import Sentences, check_vocabulary, id_stream
 from lidstone.text.history import sentence_stream
@@ -107,7 +109,9 @@ class Counts:
 
         N-grams without occurrences, which sharing a trie with a table inserts, make no difference.
         """
-        return fingerprint(self)
+        with ThreadPoolExecutor(4) as pool:  # hashing does not hold Python's lock
+            digests = list(pool.map(_digest, _identifying_arrays(self)))
+        return str(_hash([self.vocab.fingerprint.encode()], digests).hexdigest())
 
     def drop(self, thresholds: Sequence[int]) -> Counts:
         """Without the n-grams of order k that occur thresholds[k-1] times or less (KenLM's --prune).
@@ -215,3 +219,41 @@ def check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:
             hint="give one per order, lowest first: 0 for words, then never decreasing, such as 0 0 1",
         )
     return tuple(limits)
+
+
+def _identifying_arrays(counts: Counts) -> list[NDArray[Any]]:
+    """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
+    trie, values = counts.trie, counts.counts
+    derived = counts.derived if any(counts.thresholds) else None
+    if not _all_occur(counts):
+        keep = np.asarray(values > 0)
+        keep[: trie.vocab_size + 1] = True
+        trie, values = restrict(trie, keep), values[keep]
+        derived = derived and derived.restricted(keep)
+    found: list[NDArray[Any]] = [trie.levels, trie.first, trie.words, values]
+    if derived is not None:
+        found += [derived.totals, derived.adjusted, derived.adjusted_totals]
+        found += [array[:LARGEST] for array in (*derived.histograms, *derived.adjusted_histograms)]
+    return found
+
+
+def _all_occur(counts: Counts) -> bool:
+    """Whether all n-grams of two words or more occur; counts in a file are not copied."""
+    start, values, step = counts.trie.vocab_size + 1, counts.counts, 1 << 23
+    return all((values[at : at + step] > 0).all() for at in range(start, len(values), step))
+
+
+def _digest(array: NDArray[Any]) -> bytes:
+    """Of the length and the values, whatever the machine's byte order; arrays of a file are read part by part."""
+    from lidstone.ngram.formats.checked_tensors import byte_blocks
+
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    found: bytes = _hash([f"{plain.dtype.str} {len(plain)}".encode()], byte_blocks(plain)).digest()
+    return found
+
+
+def _hash(*parts: Iterable[bytes | memoryview]) -> Any:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in chain(*parts):
+        digest.update(part)
+    return digest

@@ -7,7 +7,7 @@ is several lines.
 from __future__ import annotations
 
 import glob
-import io
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from typing import Any
 
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.text.reader import read_lines
-from lidstone.text.source import COMPRESSED, Source
+from lidstone.text.source import COMPRESSED, ByteStream, Source
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import read_batches
 
@@ -37,10 +37,12 @@ class Input:
         """The text as a source; a new one each time, except for standard input."""
         plain = Path(self.name).with_suffix("") if Path(self.name).suffix in COMPRESSED else Path(self.name)
         if plain.suffix == ".parquet":
-            return _Rows(self.name, _parquet_rows(self.name, self._column(), _remote(self.name)))  # type: ignore[return-value]
-        if self.column is not None and plain.suffix in JSON_LINES:
-            return _Rows(self.name, _json_rows(self.name, self.column, _remote(self.name)))  # type: ignore[return-value]
-        return _remote(self.name)
+            rows: Iterator[Any] = _parquet_rows(self.name, self._column(), _remote(self.name))
+        elif self.column is not None and plain.suffix in JSON_LINES:
+            rows = _json_rows(self.name, self.column, _remote(self.name))
+        else:
+            return _remote(self.name)
+        return ByteStream(_lines_of(rows, self.name), self.name)  # type: ignore[return-value]
 
     def _column(self) -> str:
         if self.column is None:
@@ -144,26 +146,12 @@ def _no_column(where: str, column: str, there: Sequence[str]) -> InputError:
     return InputError(f"{where} has no column {column!r}", hint=f"its columns are {', '.join(there) or 'none'}")
 
 
-class _Rows(io.RawIOBase):
-    """Rows of text as a stream of bytes, a line each."""
-
-    def __init__(self, name: str, rows: Iterator[Any]) -> None:
-        self.name, self._rows, self._ready, self._row = name, rows, memoryview(b""), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._ready:
-            self._ready = memoryview(b"".join(self._lines()))
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _lines(self) -> Iterator[bytes]:
-        for _, row in zip(range(ROWS), self._rows, strict=False):
-            self._row += 1
+def _lines_of(rows: Iterator[Any], name: str) -> Iterator[bytes]:
+    """Rows as bytes, a line each, some at a time."""
+    numbered = enumerate(rows, start=1)
+    while batch := list(itertools.islice(numbered, ROWS)):
+        for number, row in batch:
             if not isinstance(row, str):
                 hint = "name the column with the text"
-                raise TextError(f"{self.name}, row {self._row} is {type(row).__name__}, not text", hint=hint)
-            yield row.encode(errors="surrogatepass") + b"\n"
+                raise TextError(f"{name}, row {number} is {type(row).__name__}, not text", hint=hint)
+        yield b"".join(row.encode(errors="surrogatepass") + b"\n" for _, row in batch)

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from lidstone.errors import DataError, TextError
-from lidstone.text.source import HEAD, Source, kind_of, name_of, not_text, open_bytes, raw_position, stamp
+from lidstone.text.source import HEAD, ByteStream, Source, kind_of, name_of, not_text, open_bytes, raw_position, stamp
 
 CHUNK_BYTES = 1 << 20
 MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
@@ -184,48 +184,30 @@ def byte_ranges(size: int, limit: int) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-class FileRange(io.RawIOBase):
+class FileRange(ByteStream):
     """The lines of a file that begin in start..stop, as a stream of bytes."""
 
     def __init__(self, path: str | Path, start: int, stop: int) -> None:
-        self.name, self._stop, self._file = str(path), stop, Path(path).open("rb")  # noqa: SIM115
-        self._ahead = b""
-        if start:  # the line of the byte before begins earlier, unless that byte ends it
-            self._file.seek(start - 1)
-            self._file.readline()
-            self._ahead = self._mark()
+        file = Path(path).open("rb")  # noqa: SIM115
+        super().__init__(_blocks_between(file, start, stop), str(path), file)
 
-    def _mark(self) -> bytes:
-        """A byte order mark for readers to drop, if the range begins with one that is part of the text."""
-        position = self._file.tell()
-        marked = position < self._stop and self._file.read(len(MARK)) == MARK
-        self._file.seek(position)
-        return MARK if marked else b""
 
-    def readable(self) -> bool:  # noqa: D102
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read on, to the end of the line in which the range ends."""
-        if self._ahead:
-            data, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
-        elif (left := self._stop - self._file.tell()) > 0:
-            data = self._file.read(min(len(buffer), left))
-        else:
-            data = self._rest(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _rest(self, size: int) -> bytes:
-        """The rest of the last line: empty once the line has ended."""
-        if not self._file.tell():
-            return b""
-        self._file.seek(-1, io.SEEK_CUR)
-        return b"" if self._file.read(1) == b"\n" else self._file.readline(size)
-
-    def close(self) -> None:  # noqa: D102
-        self._file.close()
-        super().close()
+def _blocks_between(file: BinaryIO, start: int, stop: int) -> Iterator[bytes]:
+    """All bytes up to the end of the line in which the range ends."""
+    if start:  # the line of the byte before begins earlier, unless that byte ends it
+        file.seek(start - 1)
+        file.readline()
+        position = file.tell()
+        if position < stop and file.read(len(MARK)) == MARK:
+            yield MARK  # for readers to drop: this one is part of the text
+        file.seek(position)
+    while block := file.read(min(CHUNK_BYTES, max(stop - file.tell(), 0))):
+        yield block
+    if file.tell():
+        file.seek(-1, io.SEEK_CUR)
+        while not file.read(1).endswith(b"\n") and (block := file.readline(CHUNK_BYTES)):
+            yield block
+            file.seek(-1, io.SEEK_CUR)
 
 
 def aligned(texts: Sequence[Iterable[str]], names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -13,7 +13,7 @@ import lzma
 import re
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -68,19 +68,21 @@ def open_bytes(source: Source) -> BinaryIO:
         raise _unreadable(source, error) from error
     if decompress is None:
         return cast(BinaryIO, stream)
-    return cast(BinaryIO, io.BufferedReader(_Decompressed(decompress(stream), stream, name_of(source)), _BLOCK))
+    name = name_of(source)
+    return cast(BinaryIO, io.BufferedReader(ByteStream(_checked(decompress(stream), name), name, stream), _BLOCK))
 
 
 def open_plain(source: Source) -> io.BufferedReader:
     """Open `source` for reading, without decompressing it."""
     if isinstance(source, (str, Path)) and str(source) != "-":
         return _open_path(Path(source))
-    return io.BufferedReader(_Borrowed(sys.stdin.buffer if isinstance(source, (str, Path)) else source), _BLOCK)
+    borrowed = sys.stdin.buffer if isinstance(source, (str, Path)) else source  # the caller closes it
+    return io.BufferedReader(ByteStream(_blocks_of(borrowed), name_of(source)), _BLOCK)
 
 
 def raw_position(stream: BinaryIO) -> int:
     """How many bytes of the file have been read, before decompression; 0 if it is no file."""
-    below = getattr(getattr(stream, "raw", None), "below", stream)
+    below = getattr(getattr(stream, "raw", None), "below", None) or stream
     return below.tell() if below.seekable() else 0
 
 
@@ -123,95 +125,75 @@ def _unreadable(source: Source, error: OSError) -> TextError:
     return TextError(f"cannot read {name_of(source)}: {error.strerror or error}", hint=hint)
 
 
-class _Borrowed(io.RawIOBase):
-    """A stream of the caller: closing this object does not close it."""
+class ByteStream(io.RawIOBase):
+    """Blocks of bytes as a stream; closing it closes the stream below, if there is one."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, blocks: Iterator[bytes], name: str, below: BinaryIO | None = None) -> None:
+        self.name, self.below = name, below
+        self._blocks, self._ready = blocks, memoryview(b"")
 
-    def readable(self) -> bool:
+    def readable(self) -> bool:  # noqa: D102
         return True
 
     def readinto(self, buffer: Any) -> int:
-        return self._stream.readinto(buffer) or 0
+        """Read on; blocks may be empty."""
+        while not self._ready:
+            if (block := next(self._blocks, None)) is None:
+                return 0
+            self._ready = memoryview(block)
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
-
-class _Decompressed(io.RawIOBase):
-    """A decompressing stream whose errors name the file; closing it closes the compressed stream, too."""
-
-    def __init__(self, stream: Any, below: io.BufferedReader, name: str) -> None:
-        self._stream, self.below, self.name = stream, below, name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            return self._stream.readinto(buffer) or 0
-        except EOFError as error:
-            raise TextError(f"{self.name} is cut off: its compressed data end too early", hint=_AGAIN) from error
-        except _damage() as error:
-            raise TextError(f"{self.name} is damaged: {error}", hint=_AGAIN) from error
-
-    def close(self) -> None:
-        self._stream.close()
-        self.below.close()
+    def close(self) -> None:  # noqa: D102
+        if self.below is not None:
+            self.below.close()
         super().close()
+
+
+def _blocks_of(stream: Any) -> Iterator[bytes]:
+    return iter(lambda: stream.read(_BLOCK) or b"", b"")
+
+
+def _checked(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The blocks; errors name the file."""
+    import zstandard
+
+    try:
+        yield from blocks
+    except EOFError as error:
+        raise TextError(f"{name} is cut off: its compressed data end too early", hint=_AGAIN) from error
+    except (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        raise TextError(f"{name} is damaged: {error}", hint=_AGAIN) from error
 
 
 _AGAIN = "copy or download the file again"
 
 
-def _damage() -> tuple[type[Exception], ...]:
+def _zstd_blocks(stream: io.BufferedReader) -> Iterator[bytes]:
+    """Of zstd frames one after the other; EOFError where the last is incomplete."""
     import zstandard
 
-    return (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+    frame, waiting = zstandard.ZstdDecompressor().decompressobj(), b""
+    begun = False
+    while block := waiting or stream.read(_BLOCK):
+        yield frame.decompress(block)
+        waiting, begun = frame.unused_data, not frame.eof
+        if frame.eof:
+            frame = zstandard.ZstdDecompressor().decompressobj()
+    if begun:
+        raise EOFError("incomplete zstd frame")
 
 
-class _Zstd(io.RawIOBase):
-    """zstd frames one after the other; EOFError where the last is incomplete."""
-
-    def __init__(self, stream: io.BufferedReader) -> None:
-        import zstandard
-
-        self._stream, self._new = stream, zstandard.ZstdDecompressor().decompressobj
-        self._frame = self._new()
-        self._ready, self._waiting, self._fresh = memoryview(b""), b"", True
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            block = self._waiting or self._stream.read(_BLOCK)
-            if not block:
-                return self._finish()
-            self._decompress(block)
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
-
-    def _finish(self) -> int:
-        if not self._fresh:
-            raise EOFError("incomplete zstd frame")
-        return 0
-
-    def _decompress(self, block: bytes) -> None:
-        self._ready = memoryview(self._frame.decompress(block))
-        self._waiting, self._fresh = self._frame.unused_data, self._frame.eof
-        if self._frame.eof:
-            self._frame = self._new()
-
-
-_DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
-    rb"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=stream),
-    rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": bz2.BZ2File,
-    rb"\xfd7zXZ\x00": lzma.LZMAFile,
-    rb"\x28\xb5\x2f\xfd": _Zstd,
+_DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Iterator[bytes]]] = {
+    rb"\x1f\x8b": lambda stream: _blocks_of(gzip.GzipFile(fileobj=stream)),
+    rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": lambda stream: _blocks_of(bz2.BZ2File(stream)),
+    rb"\xfd7zXZ\x00": lambda stream: _blocks_of(lzma.LZMAFile(stream)),  # noqa: SIM115
+    rb"\x28\xb5\x2f\xfd": _zstd_blocks,
 }
 
 
-def _decompressor(head: bytes) -> Callable[[io.BufferedReader], Any] | None:
+def _decompressor(head: bytes) -> Callable[[io.BufferedReader], Iterator[bytes]] | None:
     """What decompresses a stream that begins with these bytes; None for plain ones."""
     return next((found for magic, found in _DECOMPRESSORS.items() if re.match(magic, head)), None)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from lidstone import __version__
 from lidstone.errors import FileFormatError, InputError
 from lidstone.files import write_text
 from lidstone.ngram.counts import check_thresholds
-from lidstone.ngram.disk.drop import drop_to_file
+from lidstone.ngram.disk.derive import drop_to_file
 from lidstone.ngram.disk.memory import half_of_memory
 from lidstone.ngram.disk.pieces import Piece, load_piece
 from lidstone.ngram.disk.workspace import workspace
@@ -39,7 +39,7 @@ def save_parts(folder: Path, parts: Parts, files: Sequence[Path]) -> Parts:
     index: dict[str, Any] = {"order": parts.order, "parts": [path.name for path in files]}
     index |= {"thresholds": parts.thresholds} if any(parts.thresholds) else {}
     write_text(folder / INDEX, json.dumps({**index, "lidstone": __version__}))
-    return replace(parts, pieces=_openers(files, parts.order))
+    return replace(parts, files=files)
 
 
 def load_parts(folder: Path) -> Parts:
@@ -55,8 +55,11 @@ def load_parts(folder: Path) -> Parts:
         raise FileFormatError(f"{folder / INDEX} is damaged", hint="count again into a new folder") from error
     words, files = load_counts(folder / WORDS), [folder / Path(name).name for name in names]
     with ThreadPoolExecutor(cores()) as pool:
-        list(pool.map(functools.partial(load_piece, verify=True), files))
-    return Parts(words.vocab, order, words.counts.astype(np.int64), _openers(files, order), thresholds)
+        for path, (piece, _) in zip(files, pool.map(functools.partial(load_piece, verify=True), files), strict=True):
+            if piece.order != order:
+                hint = "count again into a new folder"
+                raise FileFormatError(f"{path} has order {piece.order}, not {order}", hint=hint)
+    return Parts(words.vocab, order, words.counts.astype(np.int64), files, thresholds)
 
 
 def gathered(path: str | Path, *, memory: int | None = None) -> str | Path:
@@ -86,20 +89,9 @@ def _gather(parts: Parts, output: Path, memory: int) -> None:
 def count_types(parts: Parts) -> list[int]:
     """How many different n-grams there are of each order from 2 on, without those that thresholds drop."""
     sizes = np.zeros(parts.order - 1, np.int64)
-    for opened in parts.pieces:
-        sizes += _kept(opened(), parts.thresholds)
+    for path in parts.files:
+        sizes += _kept(load_piece(path)[0], parts.thresholds)
     return [int(size) for size in sizes]
-
-
-def _openers(files: Sequence[Path], order: int) -> list[Callable[[], Piece]]:
-    return [functools.partial(_open, path, order) for path in files]
-
-
-def _open(path: Path, order: int) -> Piece:
-    piece, _ = load_piece(path)
-    if piece.order != order:
-        raise FileFormatError(f"{path} has order {piece.order}, not {order}", hint="count again into a new folder")
-    return piece
 
 
 def _kept(piece: Piece, thresholds: tuple[int, ...]) -> list[int]:

@@ -28,7 +28,7 @@ from lidstone.errors import InputError, LidstoneError, RunError, TextError
 from lidstone.ngram.count import count_stream
 from lidstone.ngram.disk.memory import chunk_size
 from lidstone.ngram.disk.merge import merge_within
-from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, cut_out, piece_of_trie, save_piece, slices, whole
+from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, between, cut_out, piece_of, save_piece, whole
 from lidstone.text.history import sentence_stream
 from lidstone.text.inputs import Input
 from lidstone.text.reader import FileRange, byte_ranges
@@ -144,9 +144,9 @@ def count_block(batch: Rows, job: CountJob, space: Any) -> Iterator[Rows]:
         ids, split = ids_of(batch, row), int(batch["split"][row])
         stream = sentence_stream(_fetched(known.ids[split])[ids] if known.ids else ids, known.vocab)
         trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
-        run = whole(piece_of_trie(trie, counts), bos)
+        run = whole(piece_of(trie, counts), bos)
         for bucket, (begin, end) in enumerate(zip(known.starts, [*known.starts[1:], None], strict=True)):
-            (part,) = slices([run], begin, end, bos)
+            part = between(run, begin, end, bos)
             if part.size:
                 piece = cut_out(run.piece, part.starts, part.stops)
                 yield {"bucket": bucket, "block": f"{batch['split'][row]}.{batch['number'][row]}", **as_row(piece)}

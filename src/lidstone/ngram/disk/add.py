@@ -11,7 +11,7 @@ from lidstone import __version__
 from lidstone.errors import InputError, VocabularyMismatch, format_error
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.count_file import finish
-from lidstone.ngram.disk.pieces import PieceSlice, piece_of_trie, whole
+from lidstone.ngram.disk.pieces import PieceSlice, piece_of, whole
 from lidstone.ngram.disk.workspace import workspace
 from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.formats.safetensors import load_counts
@@ -43,15 +43,11 @@ def add_files(
         _check_same(path, counts, paths[0], files[0])
     identity = {"files": [stamp(Path(path)) for path in paths], "lidstone": __version__}
     with workspace(target, identity, Path(temporary) if temporary else None) as folder:
-        heads = [_store_heads(counts, folder / f"heads-{n}.safetensors") for n, counts in enumerate(files)]
+        runs = [_as_run(counts, folder / f"heads-{n}.safetensors") for n, counts in enumerate(files)]
         order, vocab = files[0].order, files[0].vocab
         unigrams = np.sum([counts.counts[: vocab.size + 1].astype(np.int64) for counts in files], axis=0)
         del files, counts
-
-        def opened() -> list[PieceSlice]:
-            return [_open(path, first_words) for path, first_words in zip(paths, heads, strict=True)]
-
-        finish(opened, folder, vocab, order, unigrams, target, memory=memory, workers=workers, show=show)
+        finish(runs, folder, vocab, order, unigrams, target, memory=memory, workers=workers, show=show)
 
 
 def _check_names(paths: Sequence[str | Path], output: Path) -> None:
@@ -90,13 +86,8 @@ def _check_same(path: str | Path, counts: Counts, other: str | Path, first: Coun
         raise InputError(f"{path} was counted with thresholds {thresholds}", hint="count it again without thresholds")
 
 
-def _store_heads(counts: Counts, path: Path) -> Path:
-    """The first word of each 2-gram, in a file that is mapped into memory again and again."""
-    write_arrays(path, {"heads": piece_of_trie(counts.trie, counts.counts).heads}, {})
-    return path
-
-
-def _open(path: str | Path, heads: Path) -> PieceSlice:
-    counts = load_counts(path, verify=False)
-    arrays, _ = read_arrays(heads, verify=False)
-    return whole(piece_of_trie(counts.trie, counts.counts, arrays["heads"]), counts.vocab.bos)
+def _as_run(counts: Counts, heads: Path) -> PieceSlice:
+    """Counts in a file as a run; the first word of each 2-gram goes to a second file, which is mapped, too."""
+    write_arrays(heads, {"heads": piece_of(counts.trie, counts.counts).heads}, {})
+    mapped, _ = read_arrays(heads, verify=False)
+    return whole(piece_of(counts.trie, counts.counts, mapped["heads"]), counts.vocab.bos)

@@ -8,7 +8,6 @@ bucket by bucket, and written as one file.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import uuid
@@ -25,16 +24,15 @@ from lidstone import __version__
 from lidstone.errors import FileFormatError, InputError
 from lidstone.ngram.count import count_stream
 from lidstone.ngram.counts import check_thresholds
-from lidstone.ngram.disk.drop import drop_to_file
+from lidstone.ngram.disk.derive import drop_to_file
 from lidstone.ngram.disk.memory import block_tokens, bucket_nodes, chunk_size, plan, trim
 from lidstone.ngram.disk.merge import merge_within
 from lidstone.ngram.disk.pieces import (
-    Piece,
     PieceSlice,
     boundaries,
     copies,
     load_piece,
-    piece_of_trie,
+    piece_of,
     save_piece,
     whole,
 )
@@ -48,8 +46,6 @@ from lidstone.text.reader import Place, read_chunks
 from lidstone.text.source import Source, stamp
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, Block, read_blocks, words_of
-
-OpenRuns = Callable[[], list[PieceSlice]]
 
 
 def count_to_file(
@@ -82,15 +78,14 @@ def count_to_file(
         with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
             found = writer.write(sources, tokens, _on_block(sources, advance))
         unigrams = sum_unigrams(folder, found)
-        opened = functools.partial(open_runs, folder)
         whole = folder / "whole.safetensors" if any(limits) else target
-        finish(opened, folder, found, order, unigrams, whole, memory=memory, workers=workers, show=show)
+        finish(open_runs(folder), folder, found, order, unigrams, whole, memory=memory, workers=workers, show=show)
         if any(limits):
             drop_to_file(whole, target, limits, folder, memory=memory, workers=workers)
 
 
 def finish(
-    opened: OpenRuns,
+    runs: Sequence[PieceSlice],
     folder: Path,
     vocab: Vocabulary,
     order: int,
@@ -101,31 +96,27 @@ def finish(
     workers: int,
     show: bool = False,
 ) -> None:
-    """Merge runs into pieces, bucket by bucket, and write these as one file. `opened` maps the runs into memory."""
+    """Merge runs into pieces, bucket by bucket, and write these as one file."""
     trim()
     limit = bucket_nodes(plan(memory), workers)
-    nodes = sum(len(run.piece.words) for run in opened())
-    starts = boundaries(opened(), vocab.size, chunk_size(nodes, limit, workers)) if order > 1 else []
+    nodes = sum(len(run.piece.words) for run in runs)
+    starts = boundaries(runs, vocab.size, chunk_size(nodes, limit, workers)) if order > 1 else []
     pieces = [folder / f"piece-{_digest(starts)}-{number}.safetensors" for number in range(len(starts))]
     ends = [*starts[1:], None]
 
     def merge_bucket(number: int) -> None:
         if not _is_complete(pieces[number]):
-            parts = copies(opened(), starts[number], ends[number], vocab.bos)
+            parts = copies(runs, starts[number], ends[number], vocab.bos)
             save_piece(merge_within(parts, order, vocab.bos, limit, count_type(unigrams)), pieces[number])
             trim()
 
     with progress_bar(len(pieces), "merging", show=show) as advance, ThreadPoolExecutor(workers) as pool:
         for _ in pool.map(merge_bucket, range(len(pieces))):
             advance(1)
-    merged = sum(int(_open(path).levels[-1]) for path in pieces)
-    parts = Parts(vocab, order, unigrams, [functools.partial(_open, path) for path in pieces])
+    merged = sum(int(load_piece(path)[0].levels[-1]) for path in pieces)
+    parts = Parts(vocab, order, unigrams, pieces)
     with progress_bar(merged, "linking", show=show) as advance:
         write_counts(output, parts, workers=workers, memory=memory, advance=advance)
-
-
-def _open(path: Path) -> Piece:
-    return load_piece(path)[0]
 
 
 def _is_complete(path: Path) -> bool:
@@ -235,7 +226,7 @@ class RunWriter:
             "new_words": np.frombuffer(block.new_words, np.uint8),
             "end": np.array(astuple(block.end)),
         }
-        save_piece(piece_of_trie(trie, counts), self._path(number), extra)
+        save_piece(piece_of(trie, counts), self._path(number), extra)
         del stream, trie, counts, extra
         trim()
 

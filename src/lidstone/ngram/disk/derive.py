@@ -1,4 +1,4 @@
-"""A count file that does not fit in memory: its arrays in blocks, and what is derived from them in a second file.
+"""A count file that does not fit in memory: its arrays in blocks, what is derived from them, and thresholds.
 
 The followers of neighbouring histories stand side by side, so a block of histories is a slice of every array. Nothing
 is read before it is used; `memory.limit_pages` gives pages back to the system when there are too many.
@@ -6,32 +6,37 @@ is read before it is used; `memory.limit_pages` gives pages back to the system w
 The continuation count of an n-gram is the number of n-grams whose suffix it is. These are anywhere in the order above,
 so counters of a window of n-grams are held in memory while the suffix links of the order above are read once, from
 start to end; with several windows, several times. Totals are local to a block of histories.
+
+`drop_to_file` applies thresholds: it writes the bytes that `Counts.drop` and `save` write. Limits never fall with the
+order, so the prefix and the suffix of an n-gram that stays, stay. What smoothers derive from the whole text is computed
+first; then each array is copied without the n-grams that go; last, suffixes are linked anew.
 """
 
 from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from lidstone.errors import InputError
-from lidstone.files import write_errors
+from lidstone.files import atomic_write, write_errors
 from lidstone.ngram.adjusted import Derived, adjusted_window, histogram, without_start
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.executors import Executor
-from lidstone.ngram.disk.memory import chunk_size
+from lidstone.ngram.disk.executors import Executor, ThreadExecutor
+from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages, plan
 from lidstone.ngram.disk.pieces import Ints
-from lidstone.ngram.disk.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.workspace import check_space
-from lidstone.ngram.formats.checked_tensors import read_arrays
-from lidstone.ngram.formats.safetensors import load_counts
+from lidstone.ngram.disk.write_counts import write_links
+from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release
+from lidstone.ngram.formats.safetensors import histogram_parts, load_counts, stream
+from lidstone.ngram.formats.validate import array_sizes
 from lidstone.ngram.trie import Trie, sum_children
 from lidstone.parallel import bounded_lookahead, cores
 from lidstone.text.source import stamp
@@ -131,16 +136,12 @@ def derived_bytes(counts: Counts) -> int:
 
 def derive_to_file(counts: Counts, files: CountFiles, path: Path, *, nodes: int, executor: Executor) -> CountFiles:
     """Write totals and adjusted counts; `nodes` are held in memory at once by each worker."""
-    trie, dtype = counts.trie, counts.counts.dtype
-    shapes = {"adjusted": trie.size, "totals": trie.num_histories, "adjusted_totals": trie.num_histories}
-    with write_errors(path):
-        file = StreamFile(path, {name: Shape(dtype, size) for name, size in shapes.items()}, {"kind": "derived"})
-        try:
-            _write_adjusted(file, files, counts, nodes, executor)
-            _write_totals(file, counts, nodes)
-            file.finish()
-        finally:
-            file.close()
+    sizes = array_sizes(counts.trie.levels)
+    shapes = {name: Shape(counts.counts.dtype, sizes[name]) for name in DERIVED}
+    with write_errors(path), StreamFile(path, shapes, {"kind": "derived"}) as file:
+        _write_adjusted(file, files, counts, nodes, executor)
+        _write_totals(file, counts, nodes)
+        file.finish()
     return replace(files, derived=str(path))
 
 
@@ -161,9 +162,9 @@ def _write_adjusted(file: StreamFile, files: CountFiles, counts: Counts, nodes: 
     windows = ((order, part.start, part.stop) for order, part in parts)
     write = functools.partial(write_window, file.target("adjusted"))
     for found in executor.run(write, files, OpenedCounts(counts), windows):
-        file.take("adjusted", found)
+        file.take({"adjusted": found})
     for part in chunks(trie.level(trie.order), nodes):
-        file.append("adjusted", without_start(counts.counts[part], trie, part.start))
+        file.append({"adjusted": without_start(counts.counts[part], trie, part.start)})
 
 
 def write_window(target: Target, opened: OpenedCounts, order: int, start: int, stop: int) -> Part:
@@ -173,16 +174,14 @@ def write_window(target: Target, opened: OpenedCounts, order: int, start: int, s
 
 def _write_totals(file: StreamFile, counts: Counts, nodes: int) -> None:
     """Totals of blocks of histories, by threads that write them: with a block in memory for each."""
-    adjusted, trie = file.read("adjusted"), counts.trie
-    values = {"totals": counts.counts, "adjusted_totals": adjusted.array}
+    trie, values = counts.trie, {"totals": counts.counts, "adjusted_totals": file.read("adjusted")}
     write = functools.partial(_write_sums, trie, {name: (file.target(name), values[name]) for name in values})
     size = chunk_size(trie.num_histories, nodes, cores())
     blocks = (block for order in range(2, trie.order + 1) for block in history_blocks(trie, order, size))
     with ThreadPoolExecutor(cores()) as pool:
         for written in bounded_lookahead((pool.submit(write, *block) for block in blocks), cores()):
-            for name, part in written.result().items():
-                file.take(name, part)
-            adjusted.drop()
+            file.take(written.result())
+            release(values["adjusted_totals"])
 
 
 def _write_sums(trie: Trie, arrays: Mapping[str, tuple[Target, Ints]], start: int, stop: int) -> dict[str, Part]:
@@ -195,3 +194,69 @@ def _histogram(values: Ints, trie: Trie, order: int, nodes: int) -> Histogram:
     """How many values of an order are 0, 1, .. `LARGEST` or more."""
     parts = chunks(trie.level(order), nodes)
     return histogram(without_start(values[part], trie, part.start) for part in parts)
+
+
+def drop_to_file(
+    path: Path, output: Path, thresholds: Sequence[int], folder: Path, *, memory: int, workers: int
+) -> None:
+    """Write the counts of a file without the n-grams of order k that occur thresholds[k-1] times or less.
+
+    `folder` is for temporary files.
+    """
+    (files, whole), nodes, pages = CountFiles.load(path), block_nodes(plan(memory), workers), int(memory * PAGE_SHARE)
+    with limit_pages(pages, whole.counts):
+        _, counts = with_derived(whole, files, folder, nodes=nodes, executor=ThreadExecutor(workers))
+        with limit_pages(pages, counts.derived.adjusted), atomic_write(output) as temporary:
+            _Dropping(counts, tuple(thresholds), nodes).write(temporary, workers, memory)
+
+
+class _Dropping:
+    """Counts, and which of their n-grams stay."""
+
+    def __init__(self, counts: Counts, limits: tuple[int, ...], nodes: int) -> None:
+        self.counts, self.limits, self.nodes = counts, limits, nodes
+        sizes = [sum(int(keep.sum()) for _, keep in self._kept(order)) for order in range(1, counts.order + 1)]
+        self.levels = np.concatenate([[0], np.cumsum(sizes)])
+
+    def write(self, path: Path, workers: int, memory: int) -> None:
+        """Write the file."""
+        trie, derived = self.counts.trie, self.counts.derived
+        by_node = {"words": trie.words, "counts": self.counts.counts, "adjusted": derived.adjusted}
+        by_history = {"totals": derived.totals, "adjusted_totals": derived.adjusted_totals}
+        links = dict.fromkeys(("suffixes", "first"), trie.first.dtype)
+        types: dict[str, DTypeLike] = {"words": np.int32, **links}
+        types |= dict.fromkeys(("counts", *DERIVED), self.counts.counts.dtype)
+        facts, more = {"thresholds": self.limits}, histogram_parts(derived)
+        with stream(path, "counts", self.counts.vocab, self.levels, types, facts, more) as file:
+            for order in range(1, trie.order + 1):
+                arrays = {**by_node, **by_history} if order < trie.order else by_node
+                for part, keep in self._kept(order):
+                    file.append({name: array[part][keep] for name, array in arrays.items()})
+            self._write_first(file)
+            write_links(file, self.levels, workers, memory)
+
+    def _write_first(self, file: StreamFile) -> None:
+        """Where the followers of each history that stays begin; a history that goes has none that stay."""
+        trie, counts, end = self.counts.trie, self.counts.counts, int(self.levels[1])
+        for order in range(2, trie.order + 1):
+            for start, stop in history_blocks(trie, order, self.nodes):
+                offsets = trie.first[start : stop + 1]
+                followers = counts[int(offsets[0]) : int(offsets[-1])] > self.limits[order - 1]
+                kept = sum_children(offsets - offsets[0], followers.astype(np.int64))
+                ends = end + np.cumsum(kept)
+                stays = self._stays(order - 1, slice(start, stop))
+                file.append({"first": (ends - kept)[stays]})
+                end = int(ends[-1])
+        file.append({"first": self.levels[-1:]})
+
+    def _kept(self, order: int) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
+        """The n-grams of an order in parts, and which of each part stay."""
+        for part in chunks(self.counts.trie.level(order), self.nodes):
+            yield part, self._stays(order, part)
+
+    def _stays(self, order: int, part: slice) -> NDArray[np.bool_]:
+        """All words stay."""
+        if order == 1:
+            return np.ones(part.stop - part.start, bool)
+        stays: NDArray[np.bool_] = self.counts.counts[part] > self.limits[order - 1]
+        return stays

@@ -11,28 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import shutil
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from lidstone import __version__
 from lidstone.errors import InputError, format_error
 from lidstone.files import as_url, atomic_write, write_errors
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, chunks, history_blocks, with_derived
+from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks, with_derived
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
-from lidstone.ngram.disk.memory import PAGE_SHARE, chunk_size, format_size, limit_pages, resident
+from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages, resident
 from lidstone.ngram.disk.memory import plan as plan_memory
-from lidstone.ngram.disk.stream_file import Part, Shape, StreamFile, Target
 from lidstone.ngram.disk.workspace import check_space, workspace
-from lidstone.ngram.formats.checked_tensors import read_arrays, release, verify_arrays
-from lidstone.ngram.formats.safetensors import make_metadata, vocabulary_parts
+from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release, verify_arrays
+from lidstone.ngram.formats.safetensors import stream
 from lidstone.ngram.formats.validate import check_counts, check_trie
 from lidstone.ngram.smoothers.base import (
     BlockFit,
@@ -46,12 +43,7 @@ from lidstone.ngram.smoothers.base import (
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 
-NODE_BYTES = 96
-"""Of a block, per history and per follower: rows, backoffs, offsets, and the terms that they are made of."""
-COPIED_NODES = 1 << 21
-"""Copied at once, from pages of one file to pages of another."""
-COPIED = ("levels", "words", "suffixes", "first")
-"""What the table has in common with the counts: the trie."""
+COMPUTED = ("base", "rows", "backoffs")
 Advance = Callable[[float], None]
 
 
@@ -100,11 +92,6 @@ def _budget(memory: int, executor: Executor) -> tuple[int, int]:
     return block_nodes(plan_memory(memory), executor.workers), int(memory * PAGE_SHARE)
 
 
-def block_nodes(memory: int, workers: int) -> int:
-    """How many nodes a block may have if each worker has one and results of as many more wait."""
-    return max(1, memory // 2 // ((2 * workers + 1) * NODE_BYTES))
-
-
 def verify_counts(path: str | Path, counts: Counts, memory: int) -> None:
     """All that `load_counts` checks, of counts that were loaded without it."""
     arrays, metadata = read_arrays(path, verify=False)
@@ -133,49 +120,21 @@ class _FitJob:
 
     def write(self, target: Path, smoother: BlockSmoother, folder: Path, *, show: bool) -> None:
         """Write the table; it appears when it is complete. `folder` is for temporary files."""
-        signature = make_signature(smoother, smoother.name, self.counts, self.fit.notes)
-        strings, vocabulary = vocabulary_parts(self.counts.vocab)
-        metadata = make_metadata("table", {"vocabulary": vocabulary, "signature": signature})
-        shapes = self._shapes(strings)
-        _check_output_space(target.resolve().parent, sum(shape.nbytes for shape in shapes.values()))
-        bar = progress_bar(self.counts.trie.size, "fitting", show=show)
-        with self._probs(folder) as probs, atomic_write(target) as temporary, bar as advance:
-            file = StreamFile(temporary, shapes, metadata)
-            try:
-                self._copy(file, strings)
-                self._fill(file, probs, advance)
-                self.files.check()
-                file.finish()
-            finally:
-                file.close()
-
-    def _shapes(self, strings: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
-        trie, number = self.counts.trie, np.dtype(np.float64)
-        copied: dict[str, NDArray[Any]] = {name: getattr(trie, name) for name in COPIED}
-        shapes = {name: Shape(array.dtype, len(array)) for name, array in copied.items()}
-        shapes |= {"base": Shape(number, self.counts.vocab.size), "rows": Shape(number, trie.size)}
-        shapes |= {"backoffs": Shape(number, trie.num_histories)}
-        return shapes | {name: Shape(array.dtype, len(array)) for name, array in strings.items()}
-
-    def _copy(self, file: StreamFile, strings: Mapping[str, NDArray[Any]]) -> None:
-        """Write what the table has in common with the counts, the trie and the words; and the unigrams."""
-        for name, array in {
-            **strings,
-            "base": self.fit.base,
-            "rows": np.zeros(int(self.counts.trie.levels[1])),
-        }.items():
-            file.append(name, array)
-        file.file.flush()
-        arrays: dict[str, NDArray[Any]] = {name: getattr(self.counts.trie, name) for name in COPIED}
-        parts = [(name, part) for name in COPIED for part in chunks(slice(0, len(arrays[name])), COPIED_NODES)]
-
-        def write(part: tuple[str, slice]) -> Part:
-            name, chunk = part
-            return file.target(name).write(chunk.start, arrays[name][chunk])
-
-        with ThreadPoolExecutor(cores()) as pool:
-            for (name, _), written in zip(parts, pool.map(write, parts), strict=True):
-                file.take(name, written)
+        signature, trie = make_signature(smoother, smoother.name, self.counts, self.fit.notes), self.counts.trie
+        copied: dict[str, NDArray[Any]] = {name: getattr(trie, name) for name in ("words", "suffixes", "first")}
+        types: dict[str, DTypeLike] = {name: array.dtype for name, array in copied.items()}
+        types |= dict.fromkeys(COMPUTED, np.float64)
+        needed = sum(array.nbytes for array in copied.values()) + 8 * (trie.size + trie.num_histories)
+        check_space(target.resolve().parent, needed, work="fitting", temporary=False)
+        with (
+            self._probs(folder) as probs,
+            atomic_write(target) as temporary,
+            progress_bar(trie.size, "fitting", show=show) as advance,
+            stream(temporary, "table", self.counts.vocab, trie.levels, types, {"signature": signature}) as file,
+        ):
+            file.append({**copied, "base": self.fit.base, "rows": np.zeros(int(trie.levels[1]))})
+            self._fill(file, probs, advance)
+            self.files.check()
 
     @contextlib.contextmanager
     def _probs(self, folder: Path) -> Iterator[StreamFile | None]:
@@ -186,13 +145,9 @@ class _FitJob:
             return
         shape, path = Shape(np.dtype(np.float64), trie.num_histories), folder / "probs"
         check_space(folder, shape.nbytes, work="fitting")
-        with write_errors(path):
-            file = StreamFile(path, {"probs": shape}, {})
-            try:
-                file.append("probs", np.append(self.fit.base, 0.0))
-                yield file
-            finally:
-                file.close()
+        with write_errors(path), StreamFile(path, {"probs": shape}, {}) as file:
+            file.append({"probs": np.append(self.fit.base, 0.0)})
+            yield file
 
     def _fill(self, file: StreamFile, probs: StreamFile | None, advance: Advance) -> None:
         """Write rows and backoffs, order by order."""
@@ -200,23 +155,17 @@ class _FitJob:
         targets = {name: file.target(name) for name in ("rows", "backoffs")}
         if probs is not None:
             targets["probs"] = probs.target("probs")
-            opened, files = OpenedCounts(self.counts, probs.read("probs").array), replace(files, probs=targets["probs"])
+            opened, files = OpenedCounts(self.counts, probs.read("probs")), replace(files, probs=targets["probs"])
         task = functools.partial(fill_block, self.fit, targets)
         size = chunk_size(trie.size, self.nodes, self.executor.workers)
         with limit_pages(self.pages, opened.probs):
             for order in range(2, trie.order + 1):
                 blocks = ((order, *block) for block in history_blocks(trie, order, size))
                 for parts, filled in self.executor.run(task, files, opened, blocks):
-                    for name, part in parts.items():
-                        (probs if probs and name == "probs" else file).take(name, part)
+                    if probs is not None and "probs" in parts:
+                        probs.take({"probs": parts.pop("probs")})
+                    file.take(parts)
                     advance(filled)
-
-
-def _check_output_space(folder: Path, needed: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        hint = "free some space, or write to another disk"
-        raise InputError(f"the table takes {format_size(needed)}; {folder} has {format_size(free)}", hint=hint)
 
 
 def fill_block(

@@ -29,6 +29,9 @@ WORTH_SHARING = 1 << 20
 BYTES_PER_NODE = 72
 """Of merging: input, sorted copy, number and output of each n-gram."""
 
+NODE_BYTES = 96
+"""Of a block, per history and per follower: rows, backoffs, offsets, and the terms that they are made of."""
+
 
 def parse_size(text: str) -> int:
     """Bytes from a number with an optional unit K, M, G or T (powers of 1024).
@@ -95,6 +98,11 @@ def block_tokens(memory: int, order: int, workers: int) -> int:
 def bucket_nodes(memory: int, workers: int) -> int:
     """How many nodes of all runs together a bucket may have."""
     return max(1, memory // (workers * BYTES_PER_NODE))
+
+
+def block_nodes(memory: int, workers: int) -> int:
+    """How many nodes a block may have if each worker has one and results of as many more wait."""
+    return max(1, memory // 2 // ((2 * workers + 1) * NODE_BYTES))
 
 
 def chunk_size(total: float, limit: int, workers: int) -> int:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
-from lidstone.ngram.counts import Counts
 from lidstone.ngram.formats.checked_tensors import read_arrays, release, write_arrays
 from lidstone.ngram.trie import Trie
 
@@ -40,7 +39,8 @@ class Piece:
 
     >>> from lidstone.ngram.counts import count
     >>> from lidstone.text.vocabulary import Vocabulary
-    >>> piece = piece_of(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2))
+    >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
+    >>> piece = piece_of(counts.trie, counts.counts)
     >>> piece.heads.tolist(), piece.words.tolist(), piece.counts.tolist()
     ([1, 1, 2, 3], [0, 2, 0, 1], [1, 1, 1, 2])
     """
@@ -75,12 +75,7 @@ class Piece:
         return found
 
 
-def piece_of(counts: Counts) -> Piece:
-    """Counts seen as a piece; nothing but the first words is copied."""
-    return piece_of_trie(counts.trie, counts.counts)
-
-
-def piece_of_trie(trie: Trie, counts: Ints, heads: Ints | None = None) -> Piece:
+def piece_of(trie: Trie, counts: Ints, heads: Ints | None = None) -> Piece:
     """A trie and its counts seen as a piece; `heads` where they are known."""
     base = trie.vocab_size + 1
     levels = trie.levels[1:] - base
@@ -174,18 +169,14 @@ def copies(runs: Sequence[PieceSlice], begin: int, end: int | None, bos: int) ->
     """What each run has between two keys, in memory; the pages of its file are given back."""
     found = []
     for run in runs:
-        part = _slice(run, begin, end, bos)
+        part = between(run, begin, end, bos)
         found.append(whole(cut_out(run.piece, part.starts, part.stops), run.bos))
         release_piece(run.piece)
     return found
 
 
-def slices(runs: Sequence[PieceSlice], begin: int, end: int | None, bos: int) -> list[PieceSlice]:
-    """What each run has between two keys."""
-    return [_slice(run, begin, end, bos) for run in runs]
-
-
-def _slice(run: PieceSlice, begin: int, end: int | None, bos: int) -> PieceSlice:
+def between(run: PieceSlice, begin: int, end: int | None, bos: int) -> PieceSlice:
+    """What a run has between two keys."""
     piece = run.piece
     start = _position(run, begin, bos)
     stop = len(piece.heads) if end is None else _position(run, end, bos)

@@ -64,11 +64,12 @@ def _keep_if_same(folder: Path, plan: dict[str, Any]) -> None:
     write_text(known, text)
 
 
-def check_space(folder: Path, needed: float, *, work: str = "counting") -> None:
-    """Refuse work that will not fit on the disk."""
+def check_space(folder: Path, needed: float, *, work: str = "counting", temporary: bool = True) -> None:
+    """Refuse work whose temporary files, or else its output, will not fit on the disk."""
     free = shutil.disk_usage(folder).free
     if needed > free:
+        kind, place = ("temporary space", "give --temporary a folder on") if temporary else ("space", "write to")
         raise InputError(
-            f"{work} needs about {format_size(needed)} of temporary space; {folder} has {format_size(free)}",
-            hint="free some space, or give --temporary a folder on another disk",
+            f"{work} needs about {format_size(needed)} of {kind}; {folder} has {format_size(free)}",
+            hint=f"free some space, or {place} another disk",
         )

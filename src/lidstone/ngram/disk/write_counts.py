@@ -11,24 +11,22 @@ with many children each: 2-grams with the same second word are taken together an
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from lidstone.errors import FileFormatError
 from lidstone.files import atomic_write
 from lidstone.ngram import count
 from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages
-from lidstone.ngram.disk.pieces import Ints, Piece, run_lengths
-from lidstone.ngram.disk.stream_file import MappedArray, Part, Shape, StreamFile, Target
-from lidstone.ngram.formats.safetensors import FORMAT, VERSION, vocabulary_parts
+from lidstone.ngram.disk.pieces import Ints, load_piece, run_lengths
+from lidstone.ngram.formats.checked_tensors import Part, StreamFile, Target
+from lidstone.ngram.formats.safetensors import stream
 from lidstone.parallel import bounded_lookahead
 from lidstone.text.memory import prefetch_item
 from lidstone.text.vocabulary import Vocabulary
@@ -45,8 +43,8 @@ class Parts:
     order: int
     unigrams: NDArray[np.int64]
     """counts of the words and, last, of `<s>`"""
-    pieces: Sequence[Callable[[], Piece]]
-    """opens each bucket's piece, in the order of the buckets"""
+    files: Sequence[Path]
+    """each bucket's piece, in the order of the buckets"""
     thresholds: tuple[int, ...] = ()
     """n-grams that occur so often or less are to be dropped from the whole; `write_counts` does not"""
 
@@ -65,74 +63,54 @@ def write_counts(
     path: str | Path, parts: Parts, *, workers: int = 1, memory: int, advance: Advance = lambda amount: None
 ) -> None:
     """Write the count file; it appears when it is complete. `advance` is called with the number of nodes linked."""
-    with atomic_write(path) as temporary:
-        sizes = _sizes(parts)
-        levels = np.cumsum([0, parts.vocab.size + 1, *sizes.sum(axis=0)])
-        strings, vocabulary = vocabulary_parts(parts.vocab)
-        file = StreamFile(temporary, *_layout(parts, levels, strings, vocabulary))
-        try:
-            for name, array in strings.items():
-                file.append(name, array)
-            _write(file, parts, levels, sizes, workers)
-            write_links(file, levels, workers, memory, advance)
-            file.finish()
-        finally:
-            file.close()
+    sizes = _sizes(parts)
+    levels = np.cumsum([0, parts.vocab.size + 1, *sizes.sum(axis=0)])
+    nodes = node_type(int(levels[-1]))
+    types: dict[str, DTypeLike] = {
+        "words": np.int32,
+        "suffixes": nodes,
+        "first": nodes,
+        "counts": count_type(parts.unigrams),
+    }
+    with (
+        atomic_write(path) as temporary,
+        stream(temporary, "counts", parts.vocab, levels, types, {"thresholds": ()}) as file,
+    ):
+        _write(file, parts, levels, sizes, workers)
+        write_links(file, levels, workers, memory, advance)
 
 
 def _sizes(parts: Parts) -> NDArray[np.int64]:
     """How many n-grams each piece has of each order from 2 on."""
-    found = [np.diff(open_piece().levels) for open_piece in parts.pieces]
+    found = [np.diff(load_piece(path)[0].levels) for path in parts.files]
     return np.array(found, np.int64).reshape(len(found), parts.order - 1)
 
 
-def _layout(
-    parts: Parts, levels: NDArray[np.int64], strings: Mapping[str, NDArray[Any]], vocabulary: Mapping[str, Any]
-) -> tuple[dict[str, Shape], dict[str, str]]:
-    size, inner, nodes = int(levels[-1]), int(levels[-2]), np.dtype(node_type(int(levels[-1])))
-    counts = np.dtype(count_type(parts.unigrams))
-    shapes = {
-        "levels": Shape(np.dtype(np.int64), len(levels)),
-        "words": Shape(np.dtype(np.int32), size),
-        "suffixes": Shape(nodes, size),
-        "first": Shape(nodes, inner + 1),
-        "counts": Shape(counts, size),
-        **{name: Shape(array.dtype, len(array)) for name, array in strings.items()},
-    }
-    facts: dict[str, Any] = {"vocabulary": vocabulary, "thresholds": ()}
-    written = {name: json.dumps(fact) for name, fact in facts.items()}
-    return shapes, {"format": FORMAT, "version": str(VERSION), "kind": "counts", **written}
-
-
 def _write(file: StreamFile, parts: Parts, levels: NDArray[np.int64], sizes: NDArray[np.int64], workers: int) -> None:
-    file.append("levels", levels)
-    file.append("words", np.arange(levels[1]))
-    file.append("counts", parts.unigrams)
-    file.append("first", _first_of_words(parts, int(levels[1])))
-    file.file.flush()
+    first = _first_of_words(parts, int(levels[1]))
+    file.append({"words": np.arange(levels[1]), "counts": parts.unigrams, "first": first})
     begins = levels[1:-1] + np.cumsum(sizes, axis=0) - sizes
     write = functools.partial(_write_level, {name: file.target(name) for name in ("words", "counts", "first")}, begins)
     tasks = [(order, number) for order in range(2, parts.order + 1) for number in range(len(sizes))]
     with ThreadPoolExecutor(workers) as pool:
-        for written in pool.map(lambda task: write(parts.pieces[task[1]], *task), tasks):
-            for name, part in written.items():
-                file.take(name, part)
-    file.append("first", levels[-1:])
+        for written in pool.map(lambda task: write(parts.files[task[1]], *task), tasks):
+            file.take(written)
+    file.append({"first": levels[-1:]})
 
 
 def _first_of_words(parts: Parts, begin: int) -> NDArray[np.int64]:
     """Where the 2-grams of each word begin."""
     children = np.zeros(begin, np.int64)
-    for open_piece in parts.pieces:
-        np.add.at(children, *run_lengths(open_piece().heads))
+    for path in parts.files:
+        np.add.at(children, *run_lengths(load_piece(path)[0].heads))
     return begin + np.cumsum(children) - children if parts.order > 1 else np.empty(0, np.int64)
 
 
 def _write_level(
-    targets: Mapping[str, Target], begins: NDArray[np.int64], open_piece: Callable[[], Piece], order: int, number: int
+    targets: Mapping[str, Target], begins: NDArray[np.int64], path: Path, order: int, number: int
 ) -> dict[str, Part]:
     """Write the n-grams of one order of a piece; `begins` has the number of the first one of each piece and order."""
-    piece, begin = open_piece(), int(begins[number, order - 2])
+    (piece, _), begin = load_piece(path), int(begins[number, order - 2])
     level = piece.level(order)
     found: dict[str, Ints] = {"words": piece.words[level], "counts": piece.counts[level]}
     if order < piece.order:
@@ -145,32 +123,29 @@ def write_links(
     file: StreamFile, levels: NDArray[np.int64], workers: int, memory: int, advance: Advance = lambda amount: None
 ) -> None:
     """Find the suffix of every n-gram, when words and offsets are written."""
-    file.append("suffixes", np.full(levels[1], -1))
+    file.append({"suffixes": np.full(levels[1], -1)})
     mapped = words, first, links = [file.read(name) for name in ("words", "first", "suffixes")]
-    limit = int(memory * PAGE_SHARE)
-    with limit_pages(limit, *(one.array for one in mapped)), ThreadPoolExecutor(workers) as pool:
+    with limit_pages(int(memory * PAGE_SHARE), *mapped), ThreadPoolExecutor(workers) as pool:
         for order in range(2, len(levels)):
             size = BLOCK_NODES * (4 if order == 3 else 1)
-            parents = _parent_blocks(first.array, int(levels[order - 2]), int(levels[order - 1]), size)
+            parents = _parent_blocks(first, int(levels[order - 2]), int(levels[order - 1]), size)
             find = functools.partial(_write_links, file.target("suffixes"), first, words, links, order)
             for found in bounded_lookahead((pool.submit(find, block) for block in parents), workers):
                 part, nodes = found.result()
-                file.take("suffixes", part)
+                file.take({"suffixes": part})
                 advance(nodes)
 
 
-def _write_links(
-    target: Target, first: MappedArray, words: MappedArray, links: MappedArray, order: int, parents: range
-) -> tuple[Part, int]:
+def _write_links(target: Target, first: Ints, words: Ints, links: Ints, order: int, parents: range) -> tuple[Part, int]:
     """Write the links of the children of some n-grams of order - 1; says how many."""
-    begin, end = int(first.array[parents.start]), int(first.array[parents.stop])
+    begin, end = int(first[parents.start]), int(first[parents.stop])
     if order == 2:
-        return target.write(begin, words.array[begin:end]), end - begin  # the suffix of a pair is its second word
-    found = np.empty(end - begin, links.array.dtype)
+        return target.write(begin, words[begin:end]), end - begin  # the suffix of a pair is its second word
+    found = np.empty(end - begin, links.dtype)
     if order == 3:
-        whole = link_to_pairs(first.array, words.array, parents, found)
+        whole = link_to_pairs(first, words, parents, found)
     else:
-        whole = link(first.array, words.array, links.array[parents.start : parents.stop], parents, found)
+        whole = link(first, words, links[parents.start : parents.stop], parents, found)
     if not whole:
         raise FileFormatError("the n-grams do not form a trie: one has no suffix", hint="count the text again")
     return target.write(begin, found), end - begin

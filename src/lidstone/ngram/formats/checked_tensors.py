@@ -4,30 +4,38 @@ The layout is safetensors' own (length of the header, a JSON header, the arrays 
 and any tool reads these files. In the metadata stand a CRC-32 per array and one of the header itself; with the rule
 that the arrays fill the file exactly, no damaged bit goes unnoticed. Arrays come sorted by item size, widest first,
 so all are aligned and can be used in place.
+
+`write_arrays` writes what is in memory. A `StreamFile` has the same bytes in the end, but its arrays are written a
+stretch at a time, also by other threads and processes (`Target.write`), and can be read meanwhile.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, InputError, format_error
-from lidstone.files import atomic_write
+from lidstone.files import atomic_write, reserve
 from lidstone.parallel import cores
 
 Arrays = dict[str, NDArray[Any]]
 
 MAX_HEADER = 1 << 28
 BLOCK_BYTES = 1 << 26
+WRITE_BYTES = 1 << 20
+"""Written or hashed at once: it stays in the processor's cache."""
 _CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U16": "<u2", "U8": "u1"}
 DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(code) for name, code in _CODES.items()}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -35,23 +43,14 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
     """Write one-dimensional arrays and text; the file appears whole or not at all."""
-    ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     contents = {name: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for name, array in ordered}
     sums = _checksums(contents)
     header = make_header(contents, {**metadata, "checksums": json.dumps(sums)})
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for array in contents.values():
-            _write_blocks(file, array)
-
-
-def _write_blocks(file: BinaryIO, array: NDArray[Any]) -> None:
-    """Write an array; of an array in another file, only the part being copied is in memory."""
-    data = array.view(np.uint8)
-    for start in range(0, len(data), BLOCK_BYTES):
-        file.write(data[start : start + BLOCK_BYTES].data)
-        if len(data) > BLOCK_BYTES:
-            release(array)
+            file.writelines(byte_blocks(array))
 
 
 def read_arrays(path: str | Path, *, verify: bool = True) -> tuple[Arrays, dict[str, str]]:
@@ -161,13 +160,20 @@ def _checksums(arrays: Arrays) -> dict[str, str]:
 
 
 def _checksum(array: NDArray[Any]) -> str:
-    """CRC-32 of the bytes, in hex; of an array in a file, only the part being read is in memory."""
-    data, value = memoryview(array).cast("B"), 0  # type: ignore[arg-type]
+    """CRC-32 of the bytes, in hex."""
+    value = 0
+    for block in byte_blocks(array):
+        value = zlib.crc32(block, value)
+    return f"{value:08x}"
+
+
+def byte_blocks(array: NDArray[Any]) -> Iterator[memoryview]:
+    """The bytes of an array, block by block; of an array in a file, only one block is in memory at a time."""
+    data = memoryview(array).cast("B")  # type: ignore[arg-type]
     for start in range(0, len(data), BLOCK_BYTES):
-        value = zlib.crc32(data[start : start + BLOCK_BYTES], value)
+        yield data[start : start + BLOCK_BYTES]
         if len(data) > BLOCK_BYTES:
             release(array)
-    return f"{value:08x}"
 
 
 def release(array: NDArray[Any]) -> None:
@@ -192,3 +198,130 @@ def _owner(array: NDArray[Any]) -> Any:
 
 def _workers() -> int:
     return min(cores(), 8)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An array to come."""
+
+    dtype: np.dtype[Any]
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return self.size * self.dtype.itemsize
+
+
+def shapes_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
+    """The shapes of arrays that are there already."""
+    return {name: Shape(array.dtype, len(array)) for name, array in arrays.items()}
+
+
+Part = int | NDArray[Any]
+"""The next values of an array: how many are in the file already, or the values themselves."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an array stands in a file that others write to."""
+
+    path: str
+    start: int
+    dtype: np.dtype[Any]
+
+    def write(self, index: int, values: NDArray[Any]) -> Part:
+        """Write values from `index` on; gives them back where the file is out of reach, as on another machine."""
+        try:
+            with Path(self.path).open("r+b", buffering=0) as file:
+                file.seek(self.start + index * self.dtype.itemsize)
+                _write_all(file, np.ascontiguousarray(values, self.dtype).data.cast("B"))
+        except FileNotFoundError:
+            return values
+        return len(values)
+
+    def read(self, size: int) -> NDArray[Any]:
+        """The first `size` values, mapped into memory; those that are written later appear there."""
+        return np.asarray(np.memmap(self.path, self.dtype, "r", self.start, (size,)))
+
+
+def _write_all(file: BinaryIO | io.FileIO, data: memoryview) -> None:
+    while data:
+        data = data[file.write(data[:WRITE_BYTES]) or 0 :]
+
+
+class StreamFile:
+    """Arrays of known type and size, each written from its start to its end. `finish` makes them a file."""
+
+    def __init__(self, path: Path, shapes: Mapping[str, Shape], metadata: Mapping[str, str]) -> None:
+        self.shapes = dict(sorted(shapes.items(), key=lambda item: -item[1].dtype.itemsize))
+        self.metadata, self.path = metadata, path
+        self.sizes = dict.fromkeys(self.shapes, 0)
+        self.starts, end = {}, 8 + len(self._header(dict.fromkeys(self.shapes, "00000000")))
+        for name, shape in self.shapes.items():
+            self.starts[name], end = end, end + shape.nbytes
+        self.file = path.open("w+b", buffering=0)
+        try:
+            reserve(self.file, end)
+        except OSError:
+            self.file.close()
+            raise
+
+    def __enter__(self) -> StreamFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+
+    def append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """The next values of some arrays."""
+        for name, values in arrays.items():
+            if self.sizes[name] + len(values) > self.shapes[name].size:
+                raise ValueError(f"too many values for {name}")
+            self.file.seek(self.starts[name] + self.sizes[name] * self.shapes[name].dtype.itemsize)
+            _write_all(self.file, np.ascontiguousarray(values, self.shapes[name].dtype).data.cast("B"))
+            self.sizes[name] += len(values)
+
+    def target(self, name: str) -> Target:
+        """Where others write values of an array."""
+        return Target(str(self.path), self.starts[name], self.shapes[name].dtype)
+
+    def take(self, parts: Mapping[str, Part]) -> None:
+        """The next values of some arrays, which are in the file already or are written now."""
+        for name, part in parts.items():
+            if isinstance(part, int):
+                self.sizes[name] += part
+            else:
+                self.append({name: part})
+
+    def read(self, name: str) -> NDArray[Any]:
+        """An array as far as it is written, mapped into memory."""
+        return self.target(name).read(self.shapes[name].size)
+
+    def finish(self) -> None:
+        """Write the header; all arrays must be complete."""
+        if incomplete := [name for name, shape in self.shapes.items() if self.sizes[name] != shape.size]:
+            raise ValueError(f"{incomplete[0]} is incomplete")
+        with ThreadPoolExecutor(_workers()) as pool:
+            header = self._header(dict(zip(self.shapes, pool.map(self._written_checksum, self.shapes), strict=True)))
+        self.file.seek(0)
+        self.file.write(len(header).to_bytes(8, "little") + header)
+        self.file.close()
+
+    def _written_checksum(self, name: str) -> str:
+        """`_checksum` of an array in the file."""
+        value, left = 0, self.shapes[name].nbytes
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(self.starts[name])
+            while left:
+                block = file.read(min(left, WRITE_BYTES))
+                value, left = zlib.crc32(block, value), left - len(block)
+        return f"{value:08x}"
+
+    def _header(self, sums: Mapping[str, str]) -> bytes:
+        return make_header(self.shapes, {**self.metadata, "checksums": json.dumps(sums)})

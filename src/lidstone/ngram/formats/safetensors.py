@@ -8,23 +8,26 @@ after the bytes. Loading maps the arrays into memory, so a large table is ready 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from lidstone.errors import FileFormatError, InputError, TextError, format_error
 from lidstone.files import as_url
 from lidstone.ngram.adjusted import Derived
 from lidstone.ngram.compact import code_parts, coded_table, read_codes, read_trie, trie_parts
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.formats.checked_tensors import Arrays, read_arrays, write_arrays
+from lidstone.ngram.formats.checked_tensors import Arrays, Shape, StreamFile, read_arrays, shapes_of, write_arrays
 from lidstone.ngram.formats.kenlm import table_of_binary
 from lidstone.ngram.formats.remote import model_card, read_remote, write_remote
 from lidstone.ngram.formats.validate import (
+    array_sizes,
     check_counts,
     check_dtypes,
     check_probabilities,
@@ -56,16 +59,37 @@ def save(thing: BackoffTable | Counts, path: str | Path) -> None:
     if url := as_url(path):
         return write_remote(url, partial(save, thing), partial(model_card, thing))
     kind, values, facts = _table_parts(thing) if isinstance(thing, BackoffTable) else _counts_parts(thing)
-    strings, vocabulary = vocabulary_parts(thing.vocab)
-    metadata = make_metadata(kind, {"vocabulary": vocabulary, **facts})
+    strings, metadata = _head(kind, thing.vocab, facts)
     write_arrays(path, {**values, **strings}, metadata)
 
 
-def make_metadata(kind: str, facts: Mapping[str, Any]) -> dict[str, str]:
-    """What the header of a file says besides the arrays."""
-    facts = {"format": FORMAT, "version": VERSION, "kind": kind, **facts}
+@contextmanager
+def stream(
+    path: Path,
+    kind: Literal["table", "counts"],
+    vocab: Vocabulary,
+    levels: NDArray[np.int64],
+    types: Mapping[str, DTypeLike],
+    facts: Mapping[str, Any],
+    more: Mapping[str, NDArray[Any]] | None = None,
+) -> Iterator[StreamFile]:
+    """The file that `save` writes, for arrays of these types that come stretch by stretch; with `more` small arrays."""
+    strings, metadata = _head(kind, vocab, facts)
+    small, sizes = {"levels": levels, **(more or {}), **strings}, array_sizes(levels)
+    large = {name: Shape(np.dtype(dtype), sizes[name]) for name, dtype in types.items()}
+    shapes = shapes_of({"levels": levels}) | large | shapes_of(small)  # in the order of `save`
+    with StreamFile(path, shapes, metadata) as file:
+        file.append(small)
+        yield file
+        file.finish()
+
+
+def _head(kind: str, vocab: Vocabulary, facts: Mapping[str, Any]) -> tuple[Arrays, dict[str, str]]:
+    """The strings of a file as arrays, and what its header says besides the arrays."""
+    strings, vocabulary = _vocabulary_parts(vocab)
+    facts = {"format": FORMAT, "version": VERSION, "kind": kind, "vocabulary": vocabulary, **facts}
     write = json.JSONEncoder(default=np.generic.item).encode  # settings may be numpy's numbers
-    return {name: fact if isinstance(fact, str) else write(fact) for name, fact in facts.items()}
+    return strings, {name: fact if isinstance(fact, str) else write(fact) for name, fact in facts.items()}
 
 
 def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
@@ -179,9 +203,14 @@ def _counts_parts(counts: Counts) -> tuple[str, Arrays, dict[str, Any]]:
     if counts.stored is not None:
         stored = counts.stored
         values |= {name: getattr(stored, name) for name in ("totals", "adjusted", "adjusted_totals")}
-        for name in ("histograms", "adjusted_histograms"):
-            values |= {f"{name}.{order}": array for order, array in enumerate(getattr(stored, name), start=1)}
+        values |= histogram_parts(stored)
     return "counts", values, {"thresholds": counts.thresholds}
+
+
+def histogram_parts(derived: Derived) -> Arrays:
+    """Counts of counts by their names in files."""
+    names = ("histograms", "adjusted_histograms")
+    return {f"{name}.{k}": array for name in names for k, array in enumerate(getattr(derived, name), start=1)}
 
 
 def _read_counts(arrays: Arrays, metadata: Mapping[str, str]) -> Counts:
@@ -210,7 +239,7 @@ def _trie(arrays: Arrays) -> Trie:
     return Trie(*(arrays[name] for name in _TRIE))
 
 
-def vocabulary_parts(vocab: Vocabulary) -> tuple[Arrays, dict[str, Any]]:
+def _vocabulary_parts(vocab: Vocabulary) -> tuple[Arrays, dict[str, Any]]:
     """Strings as one array of bytes, for they may be many; the rest as JSON."""
     facts = vocab.to_dict()
     tokens = facts.pop("tokens")

@@ -84,13 +84,17 @@ def check_shapes(vocab: Vocabulary, trie: Trie, arrays: Mapping[str, NDArray[Any
         raise InputError("its orders and its vocabulary do not fit together")
     if (np.diff(levels) < 0).any() or levels[-1] > np.iinfo(trie.node_type).max:
         raise InputError("its levels are not ascending")
-    nodes, histories = trie.size, trie.num_histories
-    sizes = {"words": nodes, "suffixes": nodes, "first": histories + 1, "counts": nodes, "adjusted": nodes}
-    sizes |= {"totals": histories, "adjusted_totals": histories}
-    sizes |= {"base": vocab.size, "rows": nodes, "backoffs": histories}
-    for name, size in sizes.items():
+    for name, size in array_sizes(levels).items():
         if name in arrays and len(arrays[name]) != size:
             raise InputError(f"{name!r} has {len(arrays[name])} values, not {size}")
+
+
+def array_sizes(levels: NDArray[np.int64]) -> dict[str, int]:
+    """How many values the arrays of a table or of counts have, by the levels of the trie."""
+    nodes, histories = int(levels[-1]), int(levels[-2])
+    by_node = dict.fromkeys(("words", "suffixes", "counts", "adjusted", "rows"), nodes)
+    by_history = dict.fromkeys(("totals", "adjusted_totals", "backoffs"), histories)
+    return {**by_node, **by_history, "first": histories + 1, "base": int(levels[1]) - 1}
 
 
 def check_trie(trie: Trie, vocab: Vocabulary) -> None:

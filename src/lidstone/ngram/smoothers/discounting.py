@@ -9,6 +9,7 @@ Kneser-Ney and absolute discounting differ only in the counts they put in and in
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -17,8 +18,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError, SmoothingUndefined
-from lidstone.ngram.adjusted import adjusted_counts
+from lidstone.errors import SmoothingUndefined
+from lidstone.ngram.adjusted import adjusted_counts, tally
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import (
     BlockFit,
@@ -30,7 +31,7 @@ from lidstone.ngram.smoothers.base import (
     check_discount,
     uniform,
 )
-from lidstone.parallel import over_ranges, threads_for
+from lidstone.parallel import threads_for
 
 NO_TOTALS: Ints = np.empty(0, np.int32)
 
@@ -73,27 +74,13 @@ class DiscountedCounts:
         return block.counts if plain else self.below[block.followers], NO_TOTALS
 
     def counts_of_counts(self, counts: Counts, order: int) -> NDArray[np.int64]:
-        """How many n-grams of an order have the count 0 .. 4, and 5 or more."""
+        """How many n-grams of an order have the count 0, 1, ..; at least up to 4."""
         if self.derived:
             return counts.counts_of_counts(order, adjusted=self.adjusted)
         values = self.level(counts, order)
-        found = np.zeros((2, threads_for(len(values)), 6), np.int64)
-        parts = np.array_split(values, found.shape[1])
-        over_ranges(lambda part, _: count_small(parts[part], found[0, part], found[1, part]), len(parts), len(parts))
-        if found[1].any():
-            raise InputError("a count is negative", hint="count the text again")
-        return np.asarray(found[0].sum(axis=0))
-
-
-@njit(cache=True, nogil=True)
-def count_small(values, found, negative):  # type: ignore[no-untyped-def]
-    """Count the values 0 .. 4, and those above; and the negative ones."""
-    own, below = np.zeros(6, np.int64), 0  # threads that write to neighbours in memory wait for each other
-    for value in values:
-        own[min(np.uint64(value), np.uint64(5))] += 1
-        below += value < 0
-    found += own
-    negative[0] += below
+        with ThreadPoolExecutor(threads_for(len(values))) as pool:
+            found = list(pool.map(lambda part: tally([part], 63), np.array_split(values, threads_for(len(values)))))
+        return np.asarray(np.sum(found, axis=0))
 
 
 def discount(
