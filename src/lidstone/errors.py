@@ -15,6 +15,20 @@ Each has a `hint`: what to do about it. The command line prints both and exits w
 
 from __future__ import annotations
 
+import re
+
+
+def printable(text: str) -> str:
+    r"""The text without control characters and marks of direction, which could act on a terminal; line ends stay.
+
+    >>> print(printable("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
 
 class LidstoneError(Exception):
     """Base of all errors that a user can cause and correct.

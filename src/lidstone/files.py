@@ -31,7 +31,8 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it becomes `path` in one step, on failure it is deleted.
 
     A link stays a link: the file it points to is written. A pipe or device is written directly. A process that is
-    killed leaves its temporary file behind; the next writing of the same `path` on this machine removes it.
+    killed leaves its temporary file behind; the next writing of the same `path` on this machine removes it, and so do
+    `new_folder`s.
 
     >>> import tempfile; folder = Path(tempfile.mkdtemp())
     >>> with atomic_write(folder / "a.txt") as temporary:
@@ -61,10 +62,9 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
 def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that is renamed to `folder` when the block ends, and removed if the block fails."""
     try:
-        made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        made = _temporary_beside(folder, tempfile.mkdtemp)
         try:
             yield made
-            made.chmod(0o755)
             _replace_folder(made, folder)
         finally:
             shutil.rmtree(made, ignore_errors=True)
@@ -80,9 +80,12 @@ def _replace_folder(made: Path, folder: Path) -> None:
     except OSError:
         if not folder.is_dir():
             raise
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as removed:
-            folder.replace(Path(removed) / "old")
+        removed = _temporary_beside(folder, tempfile.mkdtemp)
+        try:
+            folder.replace(removed / "old")
             made.replace(folder)
+        finally:
+            shutil.rmtree(removed, ignore_errors=True)
 
 
 def reserve(file: BinaryIO, size: int) -> None:
@@ -188,16 +191,19 @@ def write_errors(target: Path) -> Iterator[None]:
         raise LidstoneError(f"cannot write {target}: {error.strerror or error}", hint=_remedy(error)) from error
 
 
-def _temporary_beside(target: Path) -> Path:
-    """An empty file in the target's folder, named after it, this machine and this process."""
+def _temporary_beside(target: Path, make: Callable[..., Any] = tempfile.mkstemp) -> Path:
+    """An empty file or folder beside the target, named after it, this machine and this process."""
     stem = f".{_short(target.name)}.{_MACHINE}-"
     _remove_abandoned(target.parent, stem)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f"{stem}{os.getpid()}.", suffix=".tmp")
-    os.close(handle)
+    made = make(dir=target.parent, prefix=f"{stem}{os.getpid()}.", suffix=".tmp")
+    if make is tempfile.mkstemp:
+        os.close(made[0])
+        made = made[1]
     umask = os.umask(0)
     os.umask(umask)
-    Path(name).chmod(0o666 & ~umask)  # mkstemp's 0600 would hide the file from others who share the folder
-    return Path(name)
+    path = Path(made)
+    path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)  # 0600 would hide it from others who share the folder
+    return path
 
 
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
@@ -210,12 +216,12 @@ def _short(name: str) -> str:
 
 def _remove_abandoned(folder: Path, stem: str) -> None:
     """Remove what processes of this machine that were killed left of earlier writings of the same target."""
-    for file in folder.iterdir():
-        if file.name.startswith(stem) and file.name.endswith(".tmp"):
-            process = file.name.removeprefix(stem).partition(".")[0]
+    for path in folder.iterdir():
+        if path.name.startswith(stem) and path.name.endswith(".tmp"):
+            process = path.name.removeprefix(stem).partition(".")[0]
             if process.isdigit() and not _is_alive(int(process)):
                 with contextlib.suppress(OSError):
-                    file.unlink()
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def _is_alive(process: int) -> bool:

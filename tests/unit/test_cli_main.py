@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import lidstone
 from lidstone.cli import main as cli
+from lidstone.cli.console import print_pairs, print_table
 from lidstone.errors import LidstoneError
 
 LIDSTONE = [sys.executable, "-c", "from lidstone.cli.main import run; run()"]
@@ -94,6 +95,14 @@ def test_an_error_is_two_lines_on_stderr_and_exit_1(verb):
 def test_an_error_without_a_hint_is_one_line(verb):
     verb(failing(LidstoneError("no")))
     assert run("env").stderr == "error: no\n"
+
+
+def test_control_characters_never_reach_the_terminal(verb, capsys):
+    verb(failing(LidstoneError("no file a\x1b[2Jb", hint="c\x9bd")))
+    assert run("env").stderr == "error: no file a\\x1b[2Jb\nhint: c\\x9bd\n"
+    print_table(["method"], [["\x1b]0;title\x07"]])
+    print_pairs({"method": "left \u202e right"})
+    assert capsys.readouterr().out == "method\n\\x1b]0;title\\x07\nmethod  left \\u202e right\n"
 
 
 def test_a_full_disk_is_no_traceback(verb):

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from lidstone.errors import LidstoneError
-from lidstone.files import atomic_write, reserve, write_text
+from lidstone.files import atomic_write, new_folder, reserve, write_text
 
 WRITER = """
 import sys, time
@@ -39,6 +39,22 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next_writing(tmp_path):
     write_text(target, "whole")
     assert names(tmp_path) == ["model.arpa"]
     assert target.read_text() == "whole"
+
+
+def test_so_are_folders_of_killed_processes(tmp_path):
+    code = """
+import os, sys
+from pathlib import Path
+from lidstone.files import new_folder
+with new_folder(Path(sys.argv[1])) as made:
+    (made / "half").write_text("half")
+    os._exit(9)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "corpus")], check=False)
+    assert len(names(tmp_path)) == 1
+    with new_folder(tmp_path / "corpus") as made:
+        (made / "whole").write_text("whole")
+    assert names(tmp_path) == ["corpus"] and names(tmp_path / "corpus") == ["whole"]
 
 
 @pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "a b", "x" * 245 + ".arpa"])

@@ -19,7 +19,7 @@ from lidstone.ngram.counts import count_text
 from lidstone.ngram.filter import checkpoint
 from lidstone.ngram.filter import run as filter_run
 from lidstone.ngram.filter.checkpoint import FilterFiles
-from lidstone.ngram.filter.documents import Documents, json_documents, text_documents
+from lidstone.ngram.filter.documents import Documents, json_documents, json_lines, text_documents
 from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.filter.selection import NOTHING, cut_at, score_documents, scorer_of
 from lidstone.ngram.smoothers.witten_bell import WittenBell
@@ -189,6 +189,30 @@ def test_bad_lines_are_named_kept_and_counted(tmp_path):
     assert reasons[0].startswith("not JSON") and "nested too deeply" in reasons[6]
     rejected = (tmp_path / "out.jsonl.bad").read_bytes().split(b"\n")[:-1]
     assert [line.split(b"\t", 1)[1] for line in rejected] == bad
+
+
+@pytest.mark.parametrize(
+    ("data", "reasons"),
+    [
+        ('{"text": "the"}\n'.encode("utf-16"), ["not UTF-8: 0xff at byte 1", "not JSON"]),
+        ('{"text": "the"}\n'.encode("utf-16-le"), ["not JSON", "not JSON"]),
+        ('{"text": "the"}\n'.encode("utf-32-be"), ["not JSON"]),
+        (b'{"text": "the"}\n\xef\xbb\xbf{"text": "cat"}\n', ["not JSON: a byte order mark at character 1"]),
+        (b'{"text": "the", "n": [NaN]}\n{"n": -Infinity}\n', ["not JSON: NaN", "not JSON: -Infinity"]),
+    ],
+)
+def test_json_is_utf8_without_marks_inside_and_has_no_infinity(data, reasons):
+    found = json_documents(Chunk(data, "x", Place(), Place()), "text")
+    assert [bad.reason[: len(reason)] for bad, reason in zip(found.bad, reasons, strict=True)] == reasons
+
+
+def test_scores_that_are_infinite_are_null_in_json():
+    raw = [b'{"text": "a"}', b'{"perplexity": 1, "n": 1e999}']
+    lines = json_lines(raw, ["perplexity", "bucket"], [[math.inf, 2.5], ["head", "tail"]]).splitlines()
+    assert lines == [
+        b'{"text": "a", "perplexity": null, "bucket": "head"}',
+        b'{"n": null, "perplexity": 2.5, "bucket": "tail"}',
+    ]
 
 
 @pytest.mark.parametrize("end", ["\n", '"}\n'])

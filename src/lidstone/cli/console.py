@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lidstone.errors import printable
 from lidstone.files import jsonable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def tolerate_any_terminal() -> None:
 
 def say(message: str) -> None:
     """Print a message to the user: a line on stderr."""
-    print(message, file=sys.stderr)
+    print(printable(message), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
@@ -48,6 +49,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     the   0.25
     a      0.5
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich_table(headers, rows)
     else:
@@ -63,7 +65,7 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
     """
     width = max(map(len, pairs))
     for name, value in pairs.items():
-        print(f"{name.ljust(width)}  {'-' if value is None else value}")
+        print(printable(f"{name.ljust(width)}  {'-' if value is None else value}"))
 
 
 def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -123,10 +123,12 @@ def _errors_as_lines() -> Iterator[None]:
 
 
 def _fail(message: str, hint: str) -> None:
+    from lidstone.cli.console import say
+
     _flush_or_drop()
-    print(f"error: {message}", file=sys.stderr)
+    say(f"error: {message}")
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        say(f"hint: {hint}")
     raise typer.Exit(1)
 
 
@@ -144,7 +146,9 @@ def _flush_or_drop() -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    from lidstone.cli.console import say
+
+    say(f"warning: {message}")
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON, complete_runs
-from lidstone.errors import InputError
+from lidstone.errors import InputError, printable
 
 if TYPE_CHECKING:
     from lidstone.lab.report import Report
@@ -75,7 +75,7 @@ def report(
         if name != usual and not any(one.baselines[place] for one in reports):
             reports[0].method(name)  # an unknown name is an error that lists the known ones
     _write_files(reports, html, plots)
-    print(_tables(reports, Format.json if json else format), end="")
+    print(printable(_tables(reports, Format.json if json else format)), end="")
     for one in reports:
         _print_notes(one)
 

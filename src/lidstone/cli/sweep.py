@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say
 from lidstone.cli.inputs import JSON, RUNS_FOLDER, complete_recipes
+from lidstone.errors import printable
 from lidstone.parallel import cores
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _show_cells(planned: Sweep, jobs: int, as_json: bool) -> None:
         cells = [{"id": name, "state": state, "cell": cell} for name, state, cell in rows]
         return print_json({"cells": cells, "to_compute": left, "seconds_left": seconds})
     for name, state, cell in rows:
-        print(f"{name}  {state:8}  {cell}")
+        print(printable(f"{name}  {state:8}  {cell}"))
     unknown = left - sum(state == "waiting" for _, state, _ in rows)
     later = f", {unknown} of them seeds of the best settings or trials not chosen yet" if unknown else ""
     print(f"{_to_come(left)}{later}; {clock(seconds)}")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -29,7 +30,7 @@ from pydantic import (
     model_validator,
 )
 
-from lidstone.errors import FileFormatError
+from lidstone.errors import FileFormatError, printable
 from lidstone.loss.schedule import Kind, Schedule
 
 if TYPE_CHECKING:
@@ -248,6 +249,15 @@ def _hash(*parts: Any) -> str:
     return digest.hexdigest()[:24]
 
 
+def _check_name(text: str) -> str:
+    if printable(text) != text:
+        raise ValueError("it has control characters")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+
+
 class Section(BaseModel):
     """A part of a recipe: no unknown keys, no changes after loading, no NaN."""
 
@@ -294,7 +304,7 @@ class Regularizer(Section):
 
     LATER = frozenset({"noise", "folds", "text", "table"})
 
-    name: str = ""
+    name: Name = ""
     """The label in tables; by default the smoother or the kind."""
     kind: MethodKind = "none"
     """none, smoother (implied by `smoother:`), label_smoothing, unigram_label_smoothing, confidence_penalty, noising,

@@ -19,7 +19,7 @@ from pydantic import ValidationError, model_validator
 
 from lidstone.errors import FileFormatError, RecipeError
 from lidstone.files import from_home, read_json
-from lidstone.lab.methods.base import Regularizer, Section
+from lidstone.lab.methods.base import Name, Regularizer, Section
 from lidstone.lab.recipe.sections import (
     Corpus,
     Evaluation,
@@ -54,7 +54,7 @@ class Recipe(Section):
 
     task: Literal["lm", "mt"]
     """lm: language modelling; mt: translation."""
-    name: str = "recipe"
+    name: Name = "recipe"
     """The name of the study in reports."""
     corpus: Corpus
     tokenizer: Tokenizer = Tokenizer()

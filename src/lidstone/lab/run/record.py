@@ -117,7 +117,9 @@ def find_or_compute(folder: Path, find: Callable[[], Done | None], compute: Call
 def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]) -> None:
     """Write the sentences, then `run.json`: a folder that has it is a complete run."""
     with atomic_write(folder / SENTENCES) as temporary:
-        temporary.write_bytes(gzip.compress(json.dumps(sentences, ensure_ascii=False).encode(), mtime=0))
+        temporary.write_bytes(
+            gzip.compress(json.dumps(jsonable(sentences), ensure_ascii=False, allow_nan=False).encode(), mtime=0)
+        )
     _write(folder, record)
 
 

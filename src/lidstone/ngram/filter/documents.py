@@ -11,11 +11,13 @@ import bz2
 import gzip
 import json
 import lzma
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lidstone.files import jsonable
 from lidstone.text.reader import Chunk, find_fault
 
 
@@ -102,13 +104,14 @@ def json_documents(chunk: Chunk, name: str) -> Documents:
 def _field(line: bytes, name: str) -> str | None:
     """The text of one line, None if it is blank; ValueError says what is wrong."""
     try:
-        record = json.loads(line)
+        record = json.loads(line.decode(), parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: 0x{line[error.start]:02x} at byte {error.start + 1} of the line") from error
     except json.JSONDecodeError as error:
         if not line.strip():
             return None
-        raise ValueError(f"not JSON: {error.msg} at character {error.colno}") from error
+        what = "a byte order mark" if "BOM" in error.msg else error.msg
+        raise ValueError(f"not JSON: {what} at character {error.colno}") from error
     except RecursionError as error:
         raise ValueError("not JSON that can be read: nested too deeply") from error
     if not isinstance(record, dict):
@@ -118,6 +121,10 @@ def _field(line: bytes, name: str) -> str | None:
     if not isinstance(record[name], str):
         raise ValueError(f"the field {name!r} is {_kind(record[name])}, not a string")
     return str(record[name])
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"not JSON: {name}")
 
 
 def _fields(record: dict[str, Any]) -> str:
@@ -167,8 +174,9 @@ def json_lines(raw: Sequence[bytes], names: Sequence[str], columns: Columns) -> 
     b'{"text": "a",  "n": 1.0, "perplexity": 3.2500}\n'
     """
     keys = [f'"{name}"'.encode() for name in names]
-    form = b", ".join([b"%b", *(_field_form(name) for name in names)]) + b"}\n"
-    rows = zip(raw, *map(_encoded, columns), strict=True)
+    columns = [_json_values(column) for column in columns]
+    form = b", ".join([b"%b", *map(_field_form, names, columns)]) + b"}\n"
+    rows = zip(raw, *columns, strict=True)
     written = []
     for line, *values in rows:
         if any(key in line for key in keys):
@@ -195,8 +203,17 @@ def _zstd(block: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(block)  # a compressor belongs to one thread
 
 
-def _field_form(name: str) -> bytes:
-    return b'"%b": ' % name.encode() + (_FLOAT if name != "bucket" else b'"%b"')
+def _field_form(name: str, column: Sequence[Any]) -> bytes:
+    return b'"%b": ' % name.encode() + (b"%b" if column and isinstance(column[0], bytes) else _FLOAT)
+
+
+def _json_values(column: Sequence[Any]) -> Sequence[Any]:
+    """Finite numbers as they are; words, and all numbers where one is infinite, as JSON, which has null for it."""
+    if column and not isinstance(column[0], str):
+        if all(map(math.isfinite, column)):
+            return column
+        column = [round(value, 4) if math.isfinite(value) else None for value in column]
+    return [json.dumps(value).encode() for value in column]
 
 
 def _encoded(column: Sequence[Any]) -> Sequence[Any]:
@@ -207,8 +224,9 @@ def _written_again(line: bytes, names: Sequence[str], values: Sequence[Any]) -> 
     """For an object that may have a field of this name: its value is replaced."""
     record = {key: value for key, value in json.loads(line).items() if key not in names}
     for name, value in zip(names, values, strict=True):
-        record[name] = value.decode() if isinstance(value, bytes) else round(value, 4)
+        record[name] = json.loads(value) if isinstance(value, bytes) else round(value, 4)
+    record = jsonable(record)  # a number that no float can hold would be written as Infinity
     try:
-        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can hold
-        return json.dumps(record).encode() + b"\n"
+        return json.dumps(record, allow_nan=False).encode() + b"\n"
