@@ -22,7 +22,7 @@ import numpy as np
 
 from lidstone import __version__
 from lidstone.errors import LidstoneError, RunError
-from lidstone.files import atomic_write, read_object, try_lock, write_json
+from lidstone.files import atomic_write, jsonable, read_object, try_lock, write_json
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
