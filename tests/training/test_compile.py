@@ -100,20 +100,20 @@ def test_opcheck(kind: str, kernels: str) -> None:
     with using(kernels):
         opcheck(operators.gold, (LABELS, -100, 50))
         gold = operators.gold(LABELS, -100, 50)
-        batch = PlannedBatch(gold.reshape(-1), table=targets.table, facts=targets.facts)
+        batch = PlannedBatch(gold.reshape(-1), torch.rand(15), table=targets.table, facts=targets.facts)
         opcheck(operators.plan, (IDS, *batch.packed()))
         planned = operators.planned(IDS, batch)
         batch = operators.with_rows(planned)
         assert (batch.rows is not None) == (kernels == "tensors")
         if kernels == "tensors":
             opcheck(operators.rows, planned.packed())
-        logits, weight = torch.randn(3, 5, 50, requires_grad=True), torch.rand(15)
-        opcheck(operators.losses, (logits, weight, *batch.packed(), False))
-        saved = operators.losses(logits, weight, *batch.packed(), False)[2].detach()
+        logits, total = torch.randn(3, 5, 50, requires_grad=True), torch.rand(15)
+        opcheck(operators.losses, (logits, *batch.packed(), False))
+        saved = operators.losses(logits, *batch.packed(), False)[2].detach()
         for operator in (operators.gradient, operators.gradient_):
-            opcheck(operator, (logits.detach().clone(), saved, weight, *batch.packed()))
+            opcheck(operator, (logits.detach().clone(), saved, total, *batch.packed()))
         leaves = [torch.randn(shape, requires_grad=True) for shape in ((15, 3), (50, 3), (50,))]
-        rest = (weight, *planned.packed(), torch.float32)
+        rest = (*planned.packed(), torch.float32)
         opcheck(operators.linear_losses, (*leaves, *rest, [True, True, True]))
         opcheck(operators.linear_losses, (leaves[0], leaves[1].detach(), None, *rest, [True, False, False]))
 

@@ -27,7 +27,7 @@ def prepared(name, order, empirical):
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(1, 7, CONTEXTS.shape, generator=generator)
     targets.set_strengths(0.4, -0.7)
-    batch = PlannedBatch(labels.reshape(-1), table=targets.table, facts=targets.facts)
+    batch = PlannedBatch(labels.reshape(-1), torch.ones(labels.numel()), table=targets.table, facts=targets.facts)
     logits = torch.randn(CONTEXTS.numel(), VOCAB.size, generator=generator)
     return logits, batch._replace(plan=cpu.plan(CONTEXTS, batch))
 

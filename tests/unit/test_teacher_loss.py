@@ -221,14 +221,14 @@ def check_operators(loss):
     ids, logprobs = teacher()
     opcheck(operators.teacher, (ids, logprobs, LABELS.clamp(min=-1), V, loss.tail == "renormalize", 1.0))
     gold = LABELS.clamp(min=-1)
-    batch = loss._taught(gold, ids, logprobs, CONTEXTS, V)
+    batch = loss._taught(gold, ids, logprobs, CONTEXTS, None, V)
     given = operators.with_rows(batch)
     opcheck(operators.completed, given.packed())
     target = operators.with_target(given)
-    logits, scale = draw(*LABELS.shape, V).requires_grad_(), (gold >= 0).float().reshape(-1)
-    opcheck(operators.losses, (logits, scale, *target.packed(), False))
+    logits = draw(*LABELS.shape, V).requires_grad_()
+    opcheck(operators.losses, (logits, *target.packed(), False))
     leaves = draw(gold.numel(), WIDTH).requires_grad_(), draw(V, WIDTH).requires_grad_(), None
-    opcheck(operators.linear_losses, (*leaves, scale, *batch.packed(), torch.float32, [True, True, False]))
+    opcheck(operators.linear_losses, (*leaves, *batch.packed(), torch.float32, [True, True, False]))
 
 
 @pytest.mark.parametrize("name", ["cpu", "tensors"])

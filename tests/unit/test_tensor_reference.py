@@ -75,7 +75,7 @@ def test_distinct_histories_are_expanded_once(empirical, monkeypatch):
     states = torch.arange(-1, table.trie.num_histories)
 
     def expanded(states):
-        return expand(PlannedBatch(states, Coefficients(*[states] * 5), None, targets.table, targets.facts))
+        return expand(PlannedBatch(states, states, Coefficients(*[states] * 5), None, targets.table, targets.facts))
 
     once = expanded(states)  # makes the lookup too
 

@@ -32,7 +32,7 @@ from lidstone.loss.checks import (
     checked_weights,
     strengths_of,
 )
-from lidstone.loss.kernels.protocol import PlannedBatch, TableFacts
+from lidstone.loss.kernels.protocol import PlannedBatch
 from lidstone.loss.schedule import CONSTANT, Schedule
 from lidstone.loss.targets import Columns, ConstantTensors, Targets, shift_right
 from lidstone.ngram.counts import Counts
@@ -164,14 +164,14 @@ class SmoothedLoss(nn.Module):
     def _training(self) -> bool:
         return self.training and torch.is_grad_enabled()
 
-    def _planned(self, gold: Tensor, histories: Tensor | None) -> PlannedBatch:
+    def _planned(self, gold: Tensor, histories: Tensor | None, num_items: Any) -> PlannedBatch:
         """What is known before the logits; without a plan where this is plain cross-entropy."""
-        labels, targets = gold.reshape(-1), self.targets
+        batch, targets = PlannedBatch(gold.reshape(-1), self._scale_of_labels(gold, num_items)), self.targets
         if targets is None or not self._training:
-            return PlannedBatch(labels, facts=targets.facts if targets and targets.facts.group else TableFacts())
+            return batch._replace(facts=targets.facts) if targets and targets.facts.group else batch
         check_histories(gold, histories, targets.order)
         contexts = self._contexts(gold, histories, targets.vocab.bos)
-        return operators.planned(contexts, PlannedBatch(labels, table=targets.table, facts=targets.facts))
+        return operators.planned(contexts, batch._replace(table=targets.table, facts=targets.facts))
 
     def _contexts(self, gold: Tensor, histories: Tensor | None, bos: int) -> Tensor:
         """The token before each label; (rows, time)."""
@@ -181,8 +181,7 @@ class SmoothedLoss(nn.Module):
         """The parts of logits (..., columns)."""
         if self.inplace_gradient and 0 in logits.stride():
             logits = logits.contiguous()  # positions of expanded logits share memory, which has room for one gradient
-        scale = self._scale_of_labels(gold, num_items)
-        total, parts, _ = operators.losses(_as_rows_of_logits(logits), scale, *batch.packed(), self.inplace_gradient)
+        total, parts, _ = operators.losses(_as_rows_of_logits(logits), *batch.packed(), self.inplace_gradient)
         parts = parts.detach()
         if self.reduction == "none" and num_items is None:
             return LossParts(total.view(gold.shape), *(part.view(gold.shape) for part in parts.unbind()))
@@ -210,14 +209,12 @@ class SmoothedLoss(nn.Module):
         self._check_vocabulary(len(weight), "output matrix")
         return self._gold(labels, len(weight))
 
-    def _linear_losses(
-        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, gold: Tensor, num_items: Any, batch: PlannedBatch
-    ) -> LossParts:
+    def _linear_losses(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, batch: PlannedBatch) -> LossParts:
         """The parts of hidden states."""
         leaves = (hidden, gathered(weight), gathered(bias))
         wants = [torch.is_grad_enabled() and leaf is not None and leaf.requires_grad for leaf in leaves]
-        states, scale = hidden.reshape(-1, hidden.shape[-1]), self._scale_of_labels(gold, num_items)
-        sums, *_ = operators.linear_losses(states, *leaves[1:], scale, *batch.packed(), product_type(hidden), wants)
+        states = hidden.reshape(-1, hidden.shape[-1])
+        sums, *_ = operators.linear_losses(states, *leaves[1:], *batch.packed(), product_type(hidden), wants)
         total, *parts = sums.unbind()
         return LossParts(total, *(part.detach() for part in parts))
 
@@ -287,7 +284,7 @@ class SmoothedCrossEntropy(SmoothedLoss):
         total is the plain NLL.
         """
         gold = self._gold_of_logits(logits, labels, others, "compute_loss_func=ld.trainer_loss(loss)")
-        return self._losses(logits, gold, num_items, operators.with_rows(self._planned(gold, histories)))
+        return self._losses(logits, gold, num_items, operators.with_rows(self._planned(gold, histories, num_items)))
 
 
 class LinearSmoothedCrossEntropy(SmoothedLoss):
@@ -322,7 +319,7 @@ class LinearSmoothedCrossEntropy(SmoothedLoss):
             )
             raise InputError("the linear loss needs hidden states, the output matrix and labels", hint=hint)
         gold = self._gold_of_hidden(hidden, weight, labels)
-        return self._linear_losses(hidden, weight, bias, gold, num_items, self._planned(gold, histories))
+        return self._linear_losses(hidden, weight, bias, self._planned(gold, histories, num_items))
 
 
 def product_type(hidden: Tensor) -> torch.dtype:

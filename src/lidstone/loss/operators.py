@@ -157,7 +157,6 @@ def with_target(batch: PlannedBatch) -> PlannedBatch:
 @custom_op("lidstone::losses", mutates_args=())
 def losses(
     logits: Tensor,  # (batch, time, V)
-    scale: Tensor,  # (positions,), of each position in the total
     batch: Sequence[Tensor],
     facts: Sequence[int],
     group: str,
@@ -170,7 +169,7 @@ def losses(
         if is_host_readable(logits.device) and not group:
             found = _settle_excluded(found, logits, given)
     parts = torch.stack([*found[1:4], found.total])
-    scaled = (parts * scale).masked_fill_(scale == 0, 0.0)  # what does not count may be NaN
+    scaled = (parts * given.scale).masked_fill_(given.scale == 0, 0.0)  # what does not count may be NaN
     if is_host_readable(logits.device):
         report_overflow(scaled[3], logits.dtype)
     return scaled[3].clone(), scaled[:3], found.saved
@@ -184,7 +183,7 @@ def _settle_excluded(found: PositionLosses, logits: Tensor, batch: PlannedBatch)
     excluded, kernels = logits.isneginf(), kernels_for(logits.device, batch.facts)
     z = logits.float().masked_fill(excluded, EXCLUDED)
     again = kernels.losses(z, batch)
-    target = -kernels.gradient(z, batch, again.saved, torch.ones_like(again.nll))
+    target = -kernels.gradient(z, batch._replace(scale=torch.ones_like(again.nll)), again.saved)
     infinite = torch.where(excluded & (target != 0), target * torch.inf, 0.0).sum(-1).reshape(-1)
     total, plus = (
         torch.where(lost, a + infinite, b) for a, b in ((again.total, found.total), (again.plus, found.plus))
@@ -193,18 +192,22 @@ def _settle_excluded(found: PositionLosses, logits: Tensor, batch: PlannedBatch)
 
 
 @losses.register_fake
-def _(logits: Tensor, scale: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    empty = [logits.new_empty((*rows, scale.shape[0]), dtype=torch.float32) for rows in ((), (3,), (3,))]
+def _(logits: Tensor, batch: Sequence[Tensor], *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    empty = [logits.new_empty((*rows, batch[0].shape[0]), dtype=torch.float32) for rows in ((), (3,), (3,))]
     return empty[0], empty[1], empty[2]
 
 
 @custom_op("lidstone::gradient", mutates_args=())
 def gradient(
-    logits: Tensor, saved: Tensor, scale: Tensor, batch: Sequence[Tensor], facts: Sequence[int], group: str
+    logits: Tensor, saved: Tensor, total: Tensor, batch: Sequence[Tensor], facts: Sequence[int], group: str
 ) -> Tensor:
-    """Scale (positions,) times the gradient of each position's loss with respect to its logits."""
-    given = PlannedBatch.unpacked(batch, facts, group)
-    return kernels_for(logits.device, given.facts).gradient(logits, given, saved, scale)
+    """With respect to the logits: total (positions,) times the gradient of each position's scaled loss."""
+    return _gradient(logits, saved, total, PlannedBatch.unpacked(batch, facts, group))
+
+
+def _gradient(logits: Tensor, saved: Tensor, total: Tensor, batch: PlannedBatch, inplace: bool = False) -> Tensor:
+    batch = batch._replace(scale=total.float() * batch.scale)
+    return kernels_for(logits.device, batch.facts).gradient(logits, batch, saved, inplace=inplace)
 
 
 @gradient.register_fake
@@ -221,11 +224,10 @@ gradient.register_autograd(_refuse_twice)
 
 @custom_op("lidstone::gradient_", mutates_args=("logits",))
 def gradient_(
-    logits: Tensor, saved: Tensor, scale: Tensor, batch: Sequence[Tensor], facts: Sequence[int], group: str
+    logits: Tensor, saved: Tensor, total: Tensor, batch: Sequence[Tensor], facts: Sequence[int], group: str
 ) -> None:
     """`gradient` in the memory of the logits."""
-    given = PlannedBatch.unpacked(batch, facts, group)
-    kernels_for(logits.device, given.facts).gradient(logits, given, saved, scale, inplace=True)
+    _gradient(logits, saved, total, PlannedBatch.unpacked(batch, facts, group), inplace=True)
 
 
 @gradient_.register_fake
@@ -234,21 +236,21 @@ def _(*inputs: Any) -> None:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    logits, scale, batch, *ctx.facts, ctx.inplace = inputs
-    ctx.save_for_backward(logits, output[2], scale, *batch)
+    logits, batch, *ctx.facts, ctx.inplace = inputs
+    ctx.save_for_backward(logits, output[2], *batch)
     ctx.set_materialize_grads(False)  # of the parts, which have none
 
 
 def _backward(ctx: Any, total: Tensor | None, *unused: Tensor) -> tuple[Any, ...]:
-    logits, saved, scale, *batch = ctx.saved_tensors
+    logits, saved, *batch = ctx.saved_tensors
     if total is None:  # nothing depends on the total
-        return None, None, [None] * len(batch), None, None, None
-    found, arguments = logits.detach(), (saved, total.float() * scale, batch, *ctx.facts)
+        return None, [None] * len(batch), None, None, None
+    found, arguments = logits.detach(), (saved, total, batch, *ctx.facts)
     if ctx.inplace and type(logits) is Tensor:  # while torch.compile traces, it plans the memory itself
         gradient_(found, *arguments)
     else:
         found = gradient(logits, *arguments)
-    return found, None, [None] * len(batch), None, None, None
+    return found, [None] * len(batch), None, None, None
 
 
 losses.register_autograd(_backward, setup_context=_save)
@@ -259,7 +261,6 @@ def linear_losses(
     hidden: Tensor,  # (positions, d)
     weight: Tensor,  # (V, d)
     bias: Tensor | None,  # (V,)
-    scale: Tensor,  # (positions,), of each position in the total
     batch: Sequence[Tensor],
     facts: Sequence[int],
     group: str,
@@ -269,7 +270,7 @@ def linear_losses(
     """Scaled sums of total, nll, plus and minus, (4,); the unit of the gradients; and the three gradients."""
     head, given = chunks.OutputHead(weight.detach(), bias, dtype, wants), PlannedBatch.unpacked(batch, facts, group)
     with torch.autocast(hidden.device.type, enabled=False):
-        sums, found = chunks.linear_losses(hidden, head, scale, given)
+        sums, found = chunks.linear_losses(hidden, head, given)
     return sums, found.unit.clone(), found.hidden, found.weight, found.bias
 
 
@@ -289,7 +290,7 @@ def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[
 
 
 def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.number = len(inputs[4])
+    ctx.number = len(inputs[3])
     wanted = zip(inputs[:3], inputs[-1], strict=True)
     ctx.types = [leaf.dtype if leaf is not None and wants else None for leaf, wants in wanted]
     ctx.save_for_backward(*output[1:])
@@ -303,7 +304,7 @@ def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]
     factor = sums[0] * unit
     ctx.used = type(unit) is Tensor  # then the gradients are scaled where they are
     made = [_scaled(g, factor, t, ctx.used) for g, t in zip(gradients, ctx.types, strict=True)]
-    return *made, None, [None] * ctx.number, *[None] * 4
+    return *made, [None] * ctx.number, *[None] * 4
 
 
 def _scaled(gradient: Tensor, factor: Tensor, dtype: torch.dtype | None, inplace: bool) -> Tensor | None:

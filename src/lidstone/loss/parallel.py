@@ -71,7 +71,7 @@ class VocabularyParallelCrossEntropy(SmoothedLoss):
                 hint="give the logits of these ids, or name yours: columns=(start, stop)",
             )
         gold = self._gold(labels, size)
-        return self._losses(logits, gold, num_items, operators.with_rows(self._planned(gold, histories)))
+        return self._losses(logits, gold, num_items, operators.with_rows(self._planned(gold, histories, num_items)))
 
 
 def shard_of(size: int, group: Any) -> tuple[int, int]:

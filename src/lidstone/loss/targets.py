@@ -236,15 +236,15 @@ class Targets(ConstantTensors):
 
     def histories(self, contexts: Tensor) -> tuple[Tensor, Tensor]:
         """Node and slot shift of each history, (positions,); contexts (batch, time) hold the token before each."""
-        batch = PlannedBatch(torch.zeros_like(contexts).reshape(-1), table=self.table, facts=self.facts)
+        none = torch.zeros_like(contexts).reshape(-1)
+        batch = PlannedBatch(none, none, table=self.table, facts=self.facts)
         found = kernels_for(contexts.device, self.facts).plan(contexts, batch)
         return found.states, found.shifts if len(found.shifts) else torch.full_like(found.states, -1)
 
     def add_sparse_rows(self, total: Tensor, states: Tensor, shifts: Tensor, scale: Tensor) -> None:
         """Add scale (positions,) times the sparse part of p~(.|state) to float32 numbers (positions, V), in place."""
-        batch = PlannedBatch(
-            states, Coefficients(states, shifts, states >= 0, scale, scale), None, self.table, self.facts
-        )
+        plan = Coefficients(states, shifts, states >= 0, scale, scale)
+        batch = PlannedBatch(states, scale, plan, None, self.table, self.facts)
         kernels_for(total.device, self.facts).scatter(total, batch, -scale, torch.zeros_like(scale))
 
     @property

@@ -128,18 +128,25 @@ class SparseTargetLoss(SmoothedLoss):
             raise VocabularyMismatch(f"the tail has {given} ids, the {what} {size}", hint="give one number per id")
 
     def _taught(
-        self, gold: Tensor, ids: Tensor | None, logprobs: Tensor | None, histories: Tensor | None, size: int
+        self,
+        gold: Tensor,
+        ids: Tensor | None,
+        logprobs: Tensor | None,
+        histories: Tensor | None,
+        num_items: Any,
+        size: int,
     ) -> PlannedBatch:
         """What is known before the logits, with the teacher as it is given; no plan without a teacher."""
+        batch = PlannedBatch(gold.reshape(-1), self._scale_of_labels(gold, num_items))
         if ids is None or logprobs is None:
             if self._training or ids is not None or logprobs is not None:
                 raise InputError("the teacher is missing", hint="pass ids and logprobs, each (batch, time, k)")
-            return PlannedBatch(gold.reshape(-1))
+            return batch
         check_teacher_shapes(gold, ids, logprobs, size)
         words, probs = operators.teacher(
             ids, logprobs.detach(), gold, size, self.tail == "renormalize", self.temperature
         )
-        batch, entropies = self._with_tail(PlannedBatch(gold.reshape(-1)), size)
+        batch, entropies = self._with_tail(batch, size)
         states, none = self._states(gold, histories, batch), torch.full_like(batch.labels, -1)
         gamma = torch.full_like(batch.labels, self.gamma if self._training else 0.0, dtype=torch.float32)
         return batch._replace(plan=Teacher(states, none, words, probs, gamma, entropies[states]))
@@ -195,7 +202,7 @@ class SparseTargetCrossEntropy(SparseTargetLoss):
         gold = self._gold_of_logits(
             logits, labels, others, "call the loss in compute_loss, with the columns of the teacher"
         )
-        batch = operators.with_rows(self._taught(gold, ids, logprobs, histories, logits.shape[-1]))
+        batch = operators.with_rows(self._taught(gold, ids, logprobs, histories, num_items, logits.shape[-1]))
         batch = batch if batch.plan is None else operators.with_target(batch)
         return TeacherParts(*self._losses(logits, gold, num_items, batch))
 
@@ -223,8 +230,8 @@ class LinearSparseTargetCrossEntropy(SparseTargetLoss):
     ) -> TeacherParts:
         """The loss of hidden states that predict the labels at the same positions; see SparseTargetCrossEntropy."""
         gold = self._gold_of_hidden(hidden, weight, labels)
-        batch = self._taught(gold, ids, logprobs, histories, len(weight))
-        return TeacherParts(*self._linear_losses(hidden, weight, bias, gold, num_items, batch))
+        batch = self._taught(gold, ids, logprobs, histories, num_items, len(weight))
+        return TeacherParts(*self._linear_losses(hidden, weight, bias, batch))
 
 
 def check_teacher_shapes(labels: Tensor, ids: Tensor, logprobs: Tensor, size: int) -> None:

@@ -46,11 +46,10 @@ class OutputHead(NamedTuple):
 def linear_losses(
     hidden: Tensor,  # (positions, d)
     head: OutputHead,
-    scale: Tensor,  # (positions,), of each position in the total
     batch: PlannedBatch,
 ) -> tuple[Tensor, LinearGradients]:
     """The weighted sums of total, nll, plus and minus, (4,), and the gradients of the total."""
-    labels, plan, _, table, facts = batch
+    labels, scale, plan, _, table, facts = batch
     kernels, gradients, base = kernels_for(hidden.device, facts), LinearGradients(hidden, head, scale), None
     if plan is not None and table is not None and kernels.BASE_AROUND_LOGITS:
         base = ProjectedBase(table.base, head.weight, head.bias)
@@ -69,8 +68,7 @@ def linear_losses(
         states = hidden[chunk]
         if head.wants[1] and not skips:  # zeros for the product that gives the gradient of the weight
             states = states.masked_fill((part.labels < 0)[:, None], 0.0)
-        found = part._replace(rows=next(rows))
-        sums += _one_chunk(kernels, chunk, states, scale[chunk], found, head, base, gradients)
+        sums += _one_chunk(kernels, chunk, states, part._replace(rows=next(rows)), head, base, gradients)
     if base is not None:
         base.pull_weight(gradients)
     if is_host_readable(hidden.device):
@@ -102,7 +100,6 @@ def _one_chunk(
     kernels: Kernels,
     chunk: Any,
     hidden: Tensor,
-    scale: Tensor,
     batch: PlannedBatch,
     head: OutputHead,
     base: ProjectedBase | None,
@@ -116,12 +113,12 @@ def _one_chunk(
         logits = logits.float()
     found = kernels.losses(logits, batch, base_dots=None if base is None else base.dots(hidden))
     if any(head.wants):
-        relative = scale / gradients.unit
-        gradient = kernels.gradient(logits, batch, found.saved, relative, inplace=True, base=base is None)
+        relative = batch._replace(scale=batch.scale / gradients.unit)
+        gradient = kernels.gradient(logits, relative, found.saved, inplace=True, base=base is None)
         gradients.add(chunk, gradient, hidden, head)
         if base is not None:
-            base.pull_hidden(gradients, chunk, hidden, relative * batch.coefficients()[2] * found.saved[2])
-    return torch.stack([torch.where(batch.labels >= 0, part * scale, 0.0).sum() for part in found[:4]])
+            base.pull_hidden(gradients, chunk, hidden, relative.scale * batch.coefficients()[2] * found.saved[2])
+    return torch.stack([torch.where(batch.labels >= 0, part * batch.scale, 0.0).sum() for part in found[:4]])
 
 
 class LinearGradients:

@@ -54,7 +54,7 @@ def plan(contexts: Tensor, batch: PlannedBatch) -> Coefficients:
 
 def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
-    labels, plan, _, table, facts = batch
+    labels, _, plan, _, table, facts = batch
     z = logits.detach().reshape(-1, logits.shape[-1]).float().contiguous()
     z, shift, lse = _near(z)
     gold = z.gather(1, labels.clamp(min=0)[:, None])[:, 0]
@@ -84,17 +84,9 @@ def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None)
     return PositionLosses(nll + plus + minus, nll, plus, minus, saved)
 
 
-def gradient(
-    logits: Tensor,  # (..., V)
-    batch: PlannedBatch,
-    saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
-    scale: Tensor,  # (positions,)
-    *,
-    inplace: bool = False,
-    base: bool = True,
-) -> Tensor:
-    """The gradient of scale * losses; see `Kernels.gradient`."""
-    labels, plan, _, table, _ = batch
+def gradient(logits: Tensor, batch: PlannedBatch, saved: Tensor, *, inplace: bool = False, base: bool = True) -> Tensor:
+    """The gradient of scale * losses; see `Kernels.gradient`. Saved were shift, log-sum-exp and weight of the base."""
+    labels, scale, plan, _, table, _ = batch
     ours = inplace and logits.dtype == torch.float32 and logits.is_contiguous()
     z = logits.detach() if ours else logits.detach().to(torch.float32, copy=True).contiguous()
     z = z.view(-1, logits.shape[-1])

@@ -181,6 +181,8 @@ class PlannedBatch(NamedTuple):
 
     labels: Tensor
     """(positions,), -1 where ignored"""
+    scale: Tensor
+    """(positions,): what each loss is multiplied by in the total"""
     plan: Coefficients | Teacher | SparseTarget | None = None
     """None: plain cross-entropy"""
     rows: HistoryRows | None = None
@@ -193,7 +195,7 @@ class PlannedBatch(NamedTuple):
         plan = self.plan
         if plan is not None:
             plan = type(plan)(*(tensor[positions] if len(tensor) else tensor for tensor in plan))
-        return self._replace(labels=self.labels[positions], plan=plan, rows=None)
+        return PlannedBatch(self.labels[positions], self.scale[positions], plan, None, self.table, self.facts)
 
     @property
     def nodes(self) -> tuple[Tensor, Tensor]:
@@ -216,15 +218,17 @@ class PlannedBatch(NamedTuple):
     def packed(self) -> tuple[list[Tensor], list[int], str]:
         """As the operators take it: tensors, whole numbers, and the name of the process group."""
         plan, rows, table = (tuple(part or ()) for part in (self.plan, self.rows, self.table))
-        return [self.labels, *plan, *rows, *table], [*map(int, self.facts[:-1]), len(plan), len(rows)], self.facts.group
+        tensors = [self.labels, self.scale, *plan, *rows, *table]
+        return tensors, [*map(int, self.facts[:-1]), len(plan), len(rows)], self.facts.group
 
     @classmethod
     def unpacked(cls, tensors: Sequence[Tensor], facts: Sequence[int], group: str = "") -> PlannedBatch:
         """Undo `packed`. The kinds of plans are told apart by their length."""
         order, ngram, steps, start, dense, plans, rows = facts
-        plan, rest = tensors[1 : 1 + plans], tensors[1 + plans :]
+        plan, rest = tensors[2 : 2 + plans], tensors[2 + plans :]
         return cls(
             tensors[0],
+            tensors[1],
             {len(kind._fields): kind for kind in (Coefficients, Teacher, SparseTarget)}[plans](*plan)
             if plans
             else None,
@@ -266,16 +270,9 @@ class Kernels(Protocol):
         """
 
     def gradient(
-        self,
-        logits: Tensor,  # (..., V)
-        batch: PlannedBatch,
-        saved: Tensor,
-        scale: Tensor,  # (positions,)
-        *,
-        inplace: bool = False,
-        base: bool = True,
+        self, logits: Tensor, batch: PlannedBatch, saved: Tensor, *, inplace: bool = False, base: bool = True
     ) -> Tensor:
-        """The gradient of scale * losses, in the type of the logits, and in their memory if `inplace`.
+        """Of scale * losses with respect to logits (..., V), in their type, and in their memory if `inplace`.
 
         base=False leaves out the share of the dense base, scale * plus * base_weight * base, which is then the
         caller's.

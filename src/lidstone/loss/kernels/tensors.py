@@ -52,7 +52,7 @@ def plan(contexts: Tensor, batch: PlannedBatch) -> Coefficients:
 
 def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
-    labels, plan, rows, table, facts = batch
+    labels, _, plan, rows, table, facts = batch
     scores = logits.detach().reshape(-1, logits.shape[-1]).float()
     logs = torch.log_softmax(scores, -1)
     if facts.group:
@@ -97,7 +97,7 @@ def _parts(
 
     Class weights w make sums over words of w(word) * target(word) of what is 1 and Z without them.
     """
-    labels, plan, _, table, facts = batch
+    labels, _, plan, _, table, facts = batch
     assert isinstance(plan, Coefficients) and table is not None
     (plus, minus), nll, weighted = plan.strengths(table), -gold, len(table.weight) > 0
     one = lookup(table, facts).one
@@ -119,17 +119,9 @@ def _parts(
     return PositionLosses(nll + plus + minus, nll, plus, minus, torch.stack([mass, label, row]))
 
 
-def gradient(
-    logits: Tensor,  # (..., columns)
-    batch: PlannedBatch,
-    saved: Tensor,  # (3, positions): the coefficients of softmax, label and row
-    scale: Tensor,  # (positions,)
-    *,
-    inplace: bool = False,
-    base: bool = True,
-) -> Tensor:
-    """The gradient of scale * losses; see `Kernels.gradient`."""
-    labels, plan, rows, table, facts = batch
+def gradient(logits: Tensor, batch: PlannedBatch, saved: Tensor, *, inplace: bool = False, base: bool = True) -> Tensor:
+    """The gradient of scale * losses; see `Kernels.gradient`. Saved were the coefficients of softmax, label and row."""
+    labels, scale, plan, rows, table, facts = batch
     found = torch.softmax(logits.detach().reshape(-1, logits.shape[-1]).float(), -1)
     mass, label, row = (saved * scale).unbind()  # of (7) in docs/theory.md
     found.mul_(mass[:, None]).masked_fill_((mass == 0)[:, None], 0.0)  # what does not count may be NaN

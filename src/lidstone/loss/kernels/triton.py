@@ -87,17 +87,9 @@ def _taught(logits: Tensor, batch: PlannedBatch, target: SparseTarget) -> Positi
     return PositionLosses(target.total(nll, cross), nll, cross, cross - target.entropy, saved)
 
 
-def gradient(
-    logits: Tensor,  # (batch, time, V) or (positions, V)
-    batch: PlannedBatch,
-    saved: Tensor,  # (3, positions): the shift of each row's logits, their log-sum-exp, the weight of the base
-    scale: Tensor,  # (positions,)
-    *,
-    inplace: bool = False,
-    base: bool = True,
-) -> Tensor:
-    """The gradient of scale * losses; see `Kernels.gradient`."""
-    labels, plan, _, table, facts = batch
+def gradient(logits: Tensor, batch: PlannedBatch, saved: Tensor, *, inplace: bool = False, base: bool = True) -> Tensor:
+    """The gradient of scale * losses; see `Kernels.gradient`. Saved were shift, log-sum-exp and weight of the base."""
+    labels, scale, plan, _, table, facts = batch
     out = logits.detach() if inplace else torch.empty_like(logits, memory_format=torch.contiguous_format)
     z, made = rows_of(logits.detach()), rows_of(out)
     constants = launch(z.shape[2], plan if table else None, facts) | {"TAUGHT": isinstance(plan, SparseTarget)}
