@@ -1,4 +1,4 @@
-"""The chapters of docs/results.md: each study in words, pictures and tables."""
+"""The pages with all tables and pictures of a study, docs/results-NAME.md, and the tables that other pages show."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from lidstone.lab.report.packed import read_bytes
 from lidstone.lab.report.render import number, to_markdown
 from lidstone.lab.report.runs import Run
 from results import BLIMP
-from results.findings import both_metrics, contrasts, findings, recommendation
-from results.opening import regime, studied
-from results.study import Study, on_test, percent, seeds
+from results.study import Study
 
 COST = (
     "Updates with and without regularizer in turn, one thread (`benchmarks/training.py`); two measurements differed by "
@@ -30,62 +28,58 @@ COST = (
     "interruptions: do not compare them."
 )
 CHOSEN = "modified-kneser-ney, exact"
-BEYOND = (
-    "**These networks were scored in the wrong place.** They were trained on rows of 64 tokens and scored in windows "
-    "of 128, so two thirds of the test tokens stand at positions that the networks had never seen. All perplexities of "
-    "networks in this chapter are too high, and a part of the differences may come from there. lidstone no longer "
-    "scores networks beyond their training rows; this study has not been repeated yet. Its rows for 5, 10 and 30 % of "
-    "the text are gone: counted on trained positions alone, nothing of their gains was left with 10 and 30 %."
-)
+TITLES = {
+    "tatoeba": "Little text: 20 % of Tatoeba's English sentences",
+    "wikitext2": "Very little text: 3 % of WikiText-2",
+    "multi30k": "Translation: captions of Multi30k",
+    "lafand_en_ibo": "Translation: English to Igbo",
+    "lafand_en_swa": "Translation: English to Swahili",
+}
 
 
-def language_modelling() -> str:
-    """The chapter on WikiText-2."""
-    study = Study.of("wikitext2")
-    return chapter(
-        f"Language modelling in n-gram territory: {percent(study.recipe.corpus.fraction)} of WikiText-2",
-        study,
-        [BEYOND, regime(studied("wikitext2"))],
-    )
-
-
-def translation() -> str:
-    """The chapter on Multi30k."""
-    study = Study.of("multi30k")
-    return chapter(f"Translation: {study.recipe.corpus.limit:,} captions of Multi30k, {study.languages}", study)
-
-
-def chapter(title: str, study: Study, more_before: Sequence[str] = (), more: str = "") -> str:
-    """A study in words, pictures and tables, and as a page of its own."""
-    if not study.runs("none"):
-        return ""
-    report = headline(study, scopes=("seeds",))
-    reading = [
-        *findings(study, study.names("paper"), "With the paper's strengths"),
-        *findings(study, study.names(""), "With strengths chosen here"),
-        "Beyond the paper (p: the exact rank-sum test, uncorrected, against the first number):\n",
-        *contrasts(study),
-        *both_metrics(study),
-        *recommendation(study),
-    ]
+def details(name: str) -> str:
+    """Everything of a study but words: how it was made, pictures, tables."""
+    study = Study.of(name)
     write_page(study)
+    methods = [method for method in study.recipe.method_names if method != "none"]
+    parts = comparisons(study) if study.names("paper") else [means(study), chrf(study)]
+    report = study.report(methods, scopes=("seeds",))
     return "\n".join(
         [
-            f"## {title}\n",
-            about(study) + "\n",
-            *more_before,
-            "### What the runs say\n",
-            *reading,
-            "",
-            picture(report, study.file.stem) if report else "",
-            weak_test(study, "in the tables of means"),
-            *tables(study),
-            perplexities(study) if study.metric == "bleu" else "",
-            best_seeds(study),
-            more,
-            f"### Cost\n\n{COST}\n\n{costs(study)}",
+            f"# {TITLES[name]}\n",
+            f"Every table of this study; [Results](results.md) says what they mean.\n\n{about(study)}\n",
+            picture(report, name) if report else "",
+            *filter(None, parts),
+            *filter(None, [refined(study), minimal_pairs(study)]),
         ]
     )
+
+
+def means(study: Study) -> str:
+    """The table of all methods, mean and standard error over seeds."""
+    report = study.report([name for name in study.recipe.method_names if name != "none"], scopes=("seeds",))
+    if report is None:
+        return ""
+    return f"{to_markdown(report.table())}\n{weak_test(study, 'here', systems=len(report.table().rows) - 1)}"
+
+
+def chrf(study: Study) -> str:
+    """The same table with chrF; nothing for language models."""
+    found = (
+        study.report(study.recipe.method_names, metric="chrf", scopes=("seeds",)) if study.metric == "bleu" else None
+    )
+    return to_markdown(found.table()) if found else ""
+
+
+def comparisons(study: Study) -> list[str]:
+    """The tables of a study with the paper's methods: by question, best seeds, cost."""
+    return [
+        weak_test(study, "in the tables of means"),
+        *tables(study),
+        perplexities(study) if study.metric == "bleu" else "",
+        best_seeds(study),
+        f"## Cost\n\n{COST}\n\n{costs(study)}",
+    ]
 
 
 def write_page(study: Study) -> None:
@@ -204,7 +198,7 @@ def tables(study: Study) -> Iterable[str]:
         if report is not None:
             table = report.table()
             note = "" if weak_test(study, "") else weak_test(study, "here", systems=len(table.rows) - 1)
-            yield f"### {title}\n\n{text}\n\n{to_markdown(table)}" + (note and f"\n{note}")
+            yield f"## {title}\n\n{text}\n\n{to_markdown(table)}" + (note and f"\n{note}")
 
 
 def beside(study: Study, method: str, *variants: str) -> list[str]:
@@ -217,13 +211,13 @@ def perplexities(study: Study) -> str:
     """The perplexities of a translation study."""
     report = headline(study, metric="perplexity", scopes=("seeds",))
     text = "The same models, chosen by BLEU: how probable they find the reference translations."
-    return f"### Perplexity\n\n{text}\n\n{to_markdown(report.table())}" if report else ""
+    return f"## Perplexity\n\n{text}\n\n{to_markdown(report.table())}" if report else ""
 
 
 def best_seeds(study: Study) -> str:
     """The paper's second kind of table: best seeds, paired tests over sentences."""
     report = headline(study, scopes=("best-seed",))
-    return f"### Best seeds, as in the paper's appendix C\n\n{to_markdown(report.best_seed_table())}" if report else ""
+    return f"## Best seeds, as in the paper's appendix C\n\n{to_markdown(report.best_seed_table())}" if report else ""
 
 
 def costs(study: Study) -> str:
@@ -237,70 +231,17 @@ def costs(study: Study) -> str:
     return "\n".join(lines) + "\n"
 
 
-def tatoeba() -> str:
-    """The chapter on Tatoeba, where the network is the better model."""
-    study = Study.of("tatoeba")
-    title = f"Language modelling: {percent(study.recipe.corpus.fraction)} of Tatoeba's English sentences"
-    before = [regime(studied("tatoeba")), _seed_by_seed(study)]
-    return plain_chapter(title, study, before, [refined(study), minimal_pairs(study)])
-
-
-def _seed_by_seed(study: Study) -> str:
-    """Which methods beat the unregularized model with every seed; said where no † is possible."""
-    scores = {name: on_test(study.runs(name)) for name in study.recipe.method_names}
-    none = scores.pop("none")
-    tested = {name: values for name, values in scores.items() if len(values) > 1}
-    note = weak_test(study, "here", systems=len(tested))
-    ahead = ", ".join(f"`{name}`" for name, values in tested.items() if none and max(values) < min(none))
-    if not note or not ahead:
-        return note
-    return f"{note}On the test set every seed of these methods is better than every seed of none: {ahead}.\n"
-
-
-def lafand(name: str) -> str:
-    """The chapter on one pair of languages of LAFAND-MT."""
-    study = Study.of(name)
-    return plain_chapter(f"Translation with little data: {study.languages} (LAFAND-MT)", study)
-
-
-def plain_chapter(title: str, study: Study, before: Sequence[str] = (), after: Sequence[str] = ()) -> str:
-    """A study with a table of all its methods; nothing before the unregularized model has been run."""
-    report = study.report([name for name in study.recipe.method_names if name != "none"], scopes=("seeds",))
-    if report is None or not study.runs("none"):
-        return ""
-    write_page(study)
-    other = (
-        study.report(study.recipe.method_names, metric="chrf", scopes=("seeds",)) if study.metric == "bleu" else None
-    )
-    tables = [to_markdown(found.table()) for found in (report, other) if found is not None]
-    pictures = picture(report, study.file.stem)
-    return "\n".join([f"## {title}\n", about(study) + "\n", *before, pictures, *tables, *filter(None, after)])
-
-
 def minimal_pairs(study: Study) -> str:
     """BLiMP by phenomenon: the networks of a study, its n-gram model, and the mixture with the plain network."""
     columns = _judges(study)
     if not columns:
-        return "Minimal pairs (BLiMP) have not been measured yet.\n"
+        return ""
     lines = ["| BLiMP, % | " + " | ".join(columns) + " |", "|:--|" + "--:|" * len(columns)]
     for row in columns["none"][0]["phenomena"]:
         cells = (mean(found["phenomena"][row]["accuracy"] for found in runs) for runs in columns.values())
         lines.append(f"| {row.replace('_', ' ')} | {' | '.join(f'{100 * cell:.1f}' for cell in cells)} |")
     lines.append(f"| **all** | {' | '.join(f'{_overall(runs):.1f}' for runs in columns.values())} |")
-    return "### Minimal pairs\n\n" + "\n".join(lines) + "\n"
-
-
-def grammar(study: Study) -> list[str]:
-    """Minimal pairs in one sentence; nothing before they have been measured."""
-    columns = _judges(study)
-    if not columns:
-        return []
-    shares = sorted(((_overall(runs), name) for name, runs in columns.items()), reverse=True)
-    told = "; ".join(f"{name} {share:.1f}" for share, name in shares)
-    return [
-        "- **Grammar**, the percentage of minimal pairs (BLiMP) whose good sentence is likelier, 50 by chance, best "
-        f"first: {told} ({study.recipe.name}, {seeds(max(map(len, columns.values())))})."
-    ]
+    return "## Minimal pairs\n\n" + "\n".join(lines) + "\n"
 
 
 def _judges(study: Study) -> dict[str, list[dict[str, Any]]]:
@@ -343,7 +284,7 @@ def refined(study: Study) -> str:
         tried = [min(study.grid(name), key=lambda runs: study.order(runs[0])), *study.refined(name)]
         scores = " | ".join(_scores(study, runs, chosen) for runs in tried)
         lines.append(f"| {name} | {chosen.config['model']['dropout']} | {scores} |")
-    return f"### Learning rate and length of training\n\n{TEXT}\n\n" + "\n".join(lines) + "\n"
+    return f"## Learning rate and length of training\n\n{TEXT}\n\n" + "\n".join(lines) + "\n"
 
 
 def _told(name: str, value: object) -> str:

@@ -82,9 +82,9 @@ def rescore(*folders: str) -> None:
         worst = max(abs(a - b) for a, b in zip(kept["nll"], scores.sentences["nll"], strict=True))
         if worst > TOLERANCE:
             raise InputError(f"the model in {folder} scores a sentence {worst} nats away from its record")
-        write_record(folder, {**record, **scores.beside}, {**kept, **scores.sentences, "nll": kept["nll"]})
-        shown = {"network": record["metrics"], **scores.beside}
-        told = ", ".join(f"{name} {found['test']['perplexity']:.2f}" for name, found in shown.items())
+        write_record(folder, {**record, **scores.further}, {**kept, **scores.sentences, "nll": kept["nll"]})
+        shown = {"network": record["metrics"], **scores.further}
+        told = ", ".join(f"{name} {shown[name]['test']['perplexity']:.2f}" for name in ("network", "ngram", "mixture"))
         print(f"{record['id']} {record['name']}: {told}", flush=True)
 
 

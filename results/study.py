@@ -125,6 +125,19 @@ class Study:
         return [name for name in self.recipe.method_names if name not in ("none", *self.smoothers)]
 
 
+def missing_cells(study: Study) -> str:
+    """Which settings and seeds of a study have not been run; nothing where it is complete."""
+    told, planned = [], len(study.recipe.sweep.seeds)
+    for name in study.recipe.method_names:
+        tried = study.tried(name)
+        waiting, left = sum(not runs for runs in tried), planned - len(study.runs(name))
+        parts = [f"{waiting} of {len(tried)} settings"] if waiting and len(tried) > 1 else []
+        parts += [f"{left} of {planned} seeds"] if left else []
+        if parts:
+            told.append(f"`{name}`: {' and '.join(parts)}")
+    return "; ".join(told)
+
+
 def of_common_seeds(*methods: Sequence[Run]) -> list[list[Run]]:
     """The runs of several methods with the seeds that all of them have."""
     common = set.intersection(*({run.seed for run in runs} for runs in methods))
