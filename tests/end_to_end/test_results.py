@@ -1,7 +1,9 @@
 """The committed runs: small, whole, and what docs/results.md says."""
 
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import results
@@ -9,6 +11,7 @@ from results import pages
 from results.__main__ import main
 from results.study import Study
 
+from lidstone.errors import InputError
 from lidstone.files import with_checksum
 from lidstone.lab.report.packed import read_bytes, records_in
 from lidstone.lab.report.runs import pack_runs, read_run
@@ -18,7 +21,7 @@ STUDIES = sorted((ROOT / "results").glob("*.runs"))
 
 
 def test_there_are_runs():
-    assert {study.stem for study in STUDIES} >= set(pages.STUDIES)
+    assert {study.stem for study in STUDIES} >= set(pages.TITLES)
     assert sum(len(records_in(study)) for study in STUDIES) > 400
 
 
@@ -42,18 +45,44 @@ def test_packing_a_study_again_gives_the_same_bytes(tmp_path):
     assert (tmp_path / study.name).read_bytes() == study.read_bytes()
 
 
-def test_the_page_says_what_the_runs_say(tmp_path, monkeypatch):
+WRITTEN = ("README.md", "docs/results.md")
+FIGURE = re.compile(r"(?<![\w-])\d+\.\d+(?!\w)(?!<!--)")
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_the_numbers_and_tables_of_a_page_are_those_of_the_runs(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert pages.filled(text) == text, "run `make results`"
+
+
+def test_sentences_about_results_have_no_number_without_its_source():
+    """A number with decimals in a sentence stands before a comment that names its runs; tables are filled in whole."""
+    text = pages.TABLE.sub("", (ROOT / "docs" / "results.md").read_text(encoding="utf-8"))
+    assert not [line for line in text.splitlines() if FIGURE.search(re.sub(r"`[^`]*`|\]\([^)]*\)", "", line))]
+
+
+def test_a_number_that_the_runs_do_not_say_is_corrected():
+    assert pages.filled("it has 99.99<!-- tatoeba: none -->") == "it has 25.39<!-- tatoeba: none -->"
+    assert pages.filled("by 0.0<!-- tatoeba: none + n-gram below none --> %").startswith("by 12.0<!--")
+    with pytest.raises(InputError, match="no runs of 'nobody'"):
+        pages.filled("1<!-- tatoeba: nobody -->")
+
+
+def test_the_pages_of_the_studies_are_those_of_the_runs(tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
+    written = {page: tmp_path / Path(page).name for page in WRITTEN}
+    for page, copy in written.items():
+        copy.write_bytes((ROOT / page).read_bytes())
     for name, place in (("DOCS", tmp_path), ("PAGES", tmp_path), ("README", tmp_path / "README.md")):
         monkeypatch.setattr(results, name, place)
-    begun, ended = pages.MARKS
-    results.README.write_text(f"a {begun} old {ended} b")
     assert main("pages") == 0
-    assert (tmp_path / "results.md").read_text() == (ROOT / "docs" / "results.md").read_text()
-    table = results.README.read_text().removeprefix("a ").removesuffix(" b")
-    assert table.startswith(begun) and table.endswith(ended) and table in (ROOT / "README.md").read_text()
+    for page in tmp_path.glob("results*.md"):
+        assert page.read_text(encoding="utf-8") == (ROOT / "docs" / page.name).read_text(encoding="utf-8")
     for picture in tmp_path.glob("images/*.svg"):
         assert (ROOT / "docs" / "images" / picture.name).is_file()
+    ladder = ElementTree.parse(tmp_path / "images" / "ladder.svg").getroot()
+    dots = [found for found in ladder.iter() if found.tag.endswith("circle")]
+    assert len(dots) == 5 + 1 + 5 + 1 + 5 + 5 + 5 + 5 + 5 + 1 + 5 + 5 + 5  # one per seed
 
 
 def test_an_unknown_step_lists_the_steps(capsys):
