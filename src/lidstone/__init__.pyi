@@ -27,6 +27,7 @@ from lidstone.ngram.formats.arpa import write_arpa as write_arpa
 from lidstone.ngram.formats.safetensors import load as load
 from lidstone.ngram.mixing import mix as mix
 from lidstone.ngram.prune import prune as prune
+from lidstone.ngram.scorer.write import write_kenlm as write_kenlm
 from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting as AbsoluteDiscounting
 from lidstone.ngram.smoothers.add_lambda import AddLambda as AddLambda
 from lidstone.ngram.smoothers.good_turing import GoodTuring as GoodTuring

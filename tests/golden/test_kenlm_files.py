@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +109,43 @@ def test_query_gives_the_kept_scores(name: str) -> None:
     expected = [word for i in plain for word in EXPECTED["files"][name][i]]
     assert [int(length) for _, length, _ in found] == [length for _, length, _ in expected]
     np.testing.assert_allclose([float(p) for *_, p in found], [p for p, _, _ in expected], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("probing.bin", {}),
+        ("trie.bin", {"format": "trie"}),
+        ("wordless-trie.bin", {"format": "trie", "words": False}),
+        ("array-trie.bin", {"format": "trie", "array_bits": 255}),
+        ("quant-trie.bin", {"format": "trie", "bits": 4, "backoff_bits": 3}),
+        ("quant-array-trie.bin", {"format": "trie", "bits": 5, "backoff_bits": 4, "array_bits": 255}),
+    ],
+)
+def test_a_written_binary_has_the_bytes_that_build_binary_wrote(
+    tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    ld.write_kenlm(FILES / "model.arpa", tmp_path / name, **options)
+    assert (tmp_path / name).read_bytes() == (FILES / name).read_bytes()
+
+
+def test_convert_writes_binaries(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lidstone", "convert", FILES / "model.arpa"]
+    for name, options in (("trie.bin", "--kenlm trie"), ("quant-array-trie.trie", "-q 5 -b 4 -a 255")):
+        subprocess.run([*command, tmp_path / name, *options.split()], check=True, capture_output=True)
+        assert (tmp_path / name).read_bytes() == (FILES / name.replace(".trie", ".bin")).read_bytes()
+    failed = subprocess.run([*command, tmp_path / "m.table", "-q", "8"], capture_output=True, text=True)
+    assert failed.returncode == 1 and "hint: name the output" in failed.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name.endswith(".bin")])
+def test_a_binary_is_opened_without_reading_it(tmp_path: Path, name: str) -> None:
+    """A hole of a terabyte follows it: reading that would take minutes, and decoding it more memory than there is."""
+    (tmp_path / name).write_bytes((FILES / name).read_bytes())
+    os.truncate(tmp_path / name, 1 << 40)
+    expected = [p for p, _, _ in EXPECTED["files"][name][0]]
+    found = [p for p, _, _ in kenlm.Model(tmp_path / name).full_scores(SENTENCES[0])]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.skipif(not shutil.which("build_binary"), reason="KenLM's build_binary is not on the PATH")

@@ -50,6 +50,7 @@ NAMES = [
     "smoother_names",
     "trainer_loss",
     "write_arpa",
+    "write_kenlm",
 ]
 PARAMETERS = {
     "Vocabulary": "size eos unpredictable unk tokens",
@@ -58,6 +59,7 @@ PARAMETERS = {
     "read_words": "sources vocab blank show seen",
     "read_arpa": "source vocab",
     "write_arpa": "table path tokens",
+    "write_kenlm": "model path format multiplier bits backoff_bits array_bits unknown words",
     "load": "path verify",
     "smoothed_trainer": "trainer tokenizer train_dataset order gamma smoother",
     "explain": "table counts history",

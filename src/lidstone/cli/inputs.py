@@ -28,6 +28,8 @@ MODEL: TypeAlias = Annotated[
     Argument(metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie (filter: any KenLM binary)."),
 ]
 OUTPUT: TypeAlias = Annotated[Path, Option("--output", "-o", help="The file to write.")]
+KENLM_FILES = (".bin", ".binary", ".klm", ".mmap", ".trie", ".probing")
+"""suffixes of the binaries of KenLM"""
 MODEL_FILES = "*.arpa, *.arpa.gz (bz2, xz, zst) or - write ARPA; *.table or *.safetensors, a table."
 MODEL_OUTPUT: TypeAlias = Annotated[Path, Option("--output", "-o", help=MODEL_FILES)]
 TEMPORARY: TypeAlias = Annotated[

@@ -29,7 +29,7 @@ VERBS = {
     "score": "Perplexity of a text under a model.",
     "explain": "Show what smoothing adds and subtracts, word by word.",
     "sample": "Draw sentences from a model.",
-    "convert": "Convert a model to ARPA or from ARPA.",
+    "convert": "Convert a model to ARPA, a table or a KenLM binary.",
     "mix": "Mix several models into one.",
     "prune": "Make a model smaller.",
     "filter": "Score lines or documents by perplexity and keep the best.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -10,10 +11,12 @@ from typer import Argument, Option
 from lidstone.cli.console import print_json, print_model, print_pairs, print_table, say, table_signature
 from lidstone.cli.inputs import (
     JSON,
+    KENLM_FILES,
     MODEL,
     MODEL_FILES,
     MODEL_OUTPUT,
     check_counts_input,
+    check_folder,
     check_model_output,
     read_table,
     write_table,
@@ -31,7 +34,7 @@ COLUMNS = ("p", "p~", "p+", "p-")
 
 def convert(
     source: MODEL,
-    target: Annotated[str, Argument(metavar="OUTPUT", help=MODEL_FILES)],
+    target: Annotated[str, Argument(metavar="OUTPUT", help=f"{MODEL_FILES} *.bin and so on, a KenLM binary.")],
     single: Annotated[
         bool, Option("--float32", help="Write a table in single precision, with 4 bytes per value.")
     ] = False,
@@ -41,9 +44,28 @@ def convert(
     pack: Annotated[
         bool, Option("--pack", help="Write words and pointers of a table in as few bits as they need.")
     ] = False,
+    kenlm: Annotated[
+        str | None, Option(metavar="probing|trie", help="Write a binary of KenLM; *.trie is a trie.")
+    ] = None,
+    quantize: Annotated[int | None, Option("-q", help="KenLM trie: bits of probabilities.")] = None,
+    backoffs: Annotated[int | None, Option("-b", help="KenLM trie: bits of backoffs; as -q.")] = None,
+    arrays: Annotated[int | None, Option("-a", help="KenLM trie: compress pointers, up to 255.")] = None,
+    unknown: Annotated[float | None, Option(help="KenLM: log10 p of unknown words of a model without <unk>.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """Turn a table into an ARPA file, for KenLM and others, or into a compact table; or an ARPA file into a table."""
+    """Turn a model into an ARPA file, into a compact table, or into a binary of KenLM for decoders that load one."""
+    if kenlm is not None or Path(target).suffix.lower() in KENLM_FILES:
+        from lidstone.ngram.scorer.write import write_kenlm
+
+        check_folder(Path(target))
+        form = kenlm or ("trie" if Path(target).suffix.lower() == ".trie" else "probing")
+        more = {"bits": quantize, "backoff_bits": backoffs, "array_bits": arrays, "unknown": unknown}
+        write_kenlm(source, target, form, **more)  # type: ignore[arg-type]
+        if as_json:
+            print_json({"output": target, "format": form})
+        return
+    if (quantize, backoffs, arrays, unknown) != (None, None, None, None):
+        raise LidstoneError("-q, -b, -a and --unknown are of KenLM's binaries", hint="name the output *.bin or *.trie")
     check_model_output(target)
     if single and bits not in (32, 64):
         raise LidstoneError(f"--float32 and --bits {bits} contradict each other", hint="give one of them")

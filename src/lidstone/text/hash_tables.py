@@ -15,7 +15,7 @@ from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
-from lidstone.text.memory import equal_u64, load_u32, load_u64, prefetch, store_u32, store_u64
+from lidstone.text.memory import address_of, equal_u64, load_u32, load_u64, prefetch, store_u32, store_u64
 
 GROUP = 64
 """Bytes of a group: a cache line, at an address that is a multiple of 64."""
@@ -105,6 +105,18 @@ def find_in_slots(table, slots, value, key):  # type: ignore[no-untyped-def]
             break
         slot = np.int64(slot + 1 if slot + 1 < slots else 0)
     return np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def insert_in_slots(table, slots, size, keys, places):  # type: ignore[no-untyped-def]
+    """Enter keys into an empty table of KenLM, bytes of so many slots of this size, and say which slot each has."""
+    address = address_of(table)
+    for i in range(len(keys)):
+        slot = np.int64(keys[i] % np.uint64(slots))
+        while load_u64(address + slot * size) != 0:
+            slot = np.int64(slot + 1 if slot + 1 < slots else 0)
+        store_u64(address + slot * size, keys[i])
+        places[i] = slot
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-r"""KenLM's binary files: the header of all kinds, and tries, decoded into the sections of an ARPA file.
+r"""KenLM's binary files: the header of all kinds, where the parts of a trie stand, and all that is in one, read.
 
 The header says what kind of model follows, and how many n-grams of each order:
 
@@ -17,14 +17,15 @@ A trie runs from the newest word to the oldest: the children of (b c) are the n-
     orders 2...   packed bit by bit: a word, the values, and, below the top order, where the longer n-grams begin
     words         in the order of their ids, a zero byte after each, if they were asked for
 
-Probing models keep hashes of their n-grams only: `scorer/models.py` uses them in place.
+The header, the parts and the packing serve the scorer too, which uses both kinds in place (`scorer/models.py`) and
+writes them (`scorer/write.py`). Probing models keep hashes of their n-grams only, and so cannot be read here.
 """
 
 from __future__ import annotations
 
 import mmap
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from lidstone.ngram.formats.arpa import table_of_sections
 from lidstone.ngram.formats.arpa_reader import NgramSection
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import MAX_ORDER
-from lidstone.text.memory import address_of, load_u64
+from lidstone.text.memory import address_of, load_u64, store_u64
 from lidstone.text.tokens import hash_words
 from lidstone.text.vocabulary import Vocabulary
 
@@ -81,6 +82,14 @@ class Header:
     def size(self) -> int:
         """How many bytes it takes: what follows begins there."""
         return align8(_SANITY + _FIXED.size + 8 * self.order)
+
+    @property
+    def data(self) -> bytes:
+        """The header itself."""
+        version = 1 if self.kind >= TRIE else 0
+        fixed = _FIXED.pack(self.order, self.multiplier, self.kind, self.has_words, version)
+        text = (_VERSION + b"5\n").ljust(_SANITY - len(_TESTS), b"\0")
+        return (text + _TESTS + fixed + struct.pack(f"<{self.order}Q", *self.counts)).ljust(self.size, b"\0")
 
 
 def read_header(data: NDArray[np.uint8], path: str | Path) -> Header:
@@ -133,95 +142,151 @@ def open_binary(path: str | Path) -> tuple[NDArray[np.uint8], Header]:
 
 def table_of_binary(path: str | Path, vocab: Vocabulary | None = None) -> BackoffTable:
     """A trie binary as a table; `vocab` as in `read_arpa`. A probing binary has only hashes of its n-grams, no rows."""
+    words, sections = read_trie_sections(path)
+    return table_of_sections(words, sections, str(path), vocab, kind="kenlm")
+
+
+def read_trie_sections(path: str | Path) -> tuple[list[str], list[NgramSection]]:
+    """The words of a trie binary in the order of their ids, and its n-grams, as `read_sections` gives those of ARPA."""
     data, header = open_binary(path)
     if header.kind < TRIE:
         raise InputError(
             f"{path} is a {KINDS[header.kind]} model of KenLM, which keeps hashes of its n-grams and cannot give rows",
             hint="score with lidstone.kenlm.Model, or give the ARPA file or a trie (build_binary trie)",
         )
-    trie = read_trie(data, header, path)
-    if trie.words is None:
+    if not header.has_words:
         raise InputError(f"{path} was built without its words (build_binary -v)", hint="build it again with them")
-    return table_of_sections(trie.words, trie.sections, str(path), vocab, kind="kenlm")
+    reader = _TrieReader(data, trie_parts(data, header, path), path)
+    return reader.words(), reader.sections()
 
 
-_UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
+UNIGRAM = np.dtype([("logprob", "<f4"), ("backoff", "<f4"), ("next", "<u8")])
 
 
 @dataclass(frozen=True)
-class DecodedTrie:
-    """The arrays of a KenLM trie, unpacked."""
+class PackedOrder:
+    """Where the n-grams of one order stand, packed bit by bit: each a word, its values, its pointer."""
 
-    hashes: NDArray[np.uint64]
-    """of the words with ids 1, 2, ...; 0 is `<unk>`"""
-    words: list[str] | None
-    """the words, `<unk>` first, where the file has them"""
-    sections: list[NgramSection]
-    begins: list[NDArray[np.int64]]
-    """per order below the top: the n-grams of the next order that end in n-gram i are begins[i]:begins[i+1]"""
+    count: int
+    start: int
+    """the first byte of the entries"""
+    offsets: int
+    """where the array of the upper bits of pointers begins"""
+    offsets_size: int
+    """0 where the pointers are whole"""
+    word_bits: int
+    value_bits: int
+    next_bits: int
+
+    @property
+    def stride(self) -> int:
+        """The bits of an entry."""
+        return self.word_bits + self.value_bits + self.next_bits
+
+    @property
+    def end(self) -> int:
+        """After the entries, one more for the last pointer, and the eight bytes that a reader touches."""
+        return self.start + ((1 + self.count) * self.stride + 7) // 8 + 8
 
 
-def read_trie(data: NDArray[np.uint8], header: Header, path: str | Path) -> DecodedTrie:
-    """Decode all, checking that every n-gram is there once and made of known words."""
-    reader = _TrieReader(data, header, path)
-    hashes = reader.read_hashes()
-    reader.read_bins()
-    sections, begins = reader.read_sections()
-    words = reader.read_words(hashes) if header.has_words else None
-    return DecodedTrie(hashes, words, sections, begins)
+@dataclass(frozen=True)
+class TrieParts:
+    """Where everything of a trie stands, counted in bytes from the beginning of the file."""
+
+    header: Header
+    bits: tuple[int, int] | None = None
+    """how many bits the bins of p and of backoffs have in a quantised trie"""
+    most: int | None = None
+    """how many upper bits of pointers may be in an array, where they are array-compressed"""
+
+    @property
+    def hashes(self) -> int:
+        """After the number of words."""
+        return self.header.size + 8
+
+    @property
+    def bins(self) -> int:
+        """Versions and bits, and from the eighth byte on bins, those of p before those of backoffs."""
+        return self.header.size + 8 * (1 + self.header.counts[0])
+
+    def bins_of(self, order: int) -> tuple[int, int]:
+        """Where the bins of p and of the backoff of an order begin; 0 where there are none."""
+        if self.bits is None:
+            return 0, 0
+        start = self.bins + 8 + (order - 2) * ((4 << self.bits[0]) + (4 << self.bits[1]))
+        return start, start + (4 << self.bits[0])
+
+    @property
+    def unigrams(self) -> int:
+        """After the bins, of which the highest order has those of p only."""
+        return self.bins if self.bits is None else self.bins_of(self.header.order)[1]
+
+    @property
+    def bigrams(self) -> int:
+        """After the unigrams, one more for a missing `<unk>`, and the end of the last."""
+        return self.unigrams + (self.header.counts[0] + 2) * UNIGRAM.itemsize
+
+    @property
+    def orders(self) -> list[PackedOrder]:
+        """Orders 2, 3, ..."""
+        found: list[PackedOrder] = []
+        for order in range(2, self.header.order + 1):
+            found.append(self._packed(order, found[-1].end if found else self.bigrams))
+        return found
+
+    def _packed(self, order: int, start: int) -> PackedOrder:
+        counts, top = self.header.counts, order == self.header.order
+        longest = 0 if top else counts[order]
+        prob_bits, backoff_bits = self.bits or (31, 32)
+        next_bits, offsets, size = bits_for(longest), 0, 0
+        if self.most is not None and not top:
+            upper = _upper_bits(counts[order - 1] + 1, longest, self.most)
+            offsets, size = align8(start) + 8, (longest >> (next_bits - upper)) + 1
+            start, next_bits = start + 8 * (1 + size) + 7, next_bits - upper
+        value_bits = prob_bits + (0 if top else backoff_bits)
+        return PackedOrder(counts[order - 1], start, offsets, size, bits_for(counts[0]), value_bits, next_bits)
+
+
+def trie_parts(data: NDArray[np.uint8], header: Header, path: str | Path) -> TrieParts:
+    """The parts of a file, after a check that they are inside of it."""
+    parts = TrieParts(header)
+    if header.kind in (QUANT_TRIE, QUANT_ARRAY_TRIE):
+        version, prob_bits, backoff_bits = _bytes(data, parts.bins, 3, path)
+        if version != 2 or not 1 <= prob_bits <= 25 or not 1 <= backoff_bits <= 25:
+            raise format_error(path, f"its bins have version {version}, {prob_bits} and {backoff_bits} bits")
+        parts = replace(parts, bits=(prob_bits, backoff_bits))
+    if header.kind in (ARRAY_TRIE, QUANT_ARRAY_TRIE) and header.order > 2:
+        version, most = _bytes(data, parts.bigrams, 2, path)
+        if version != 0:
+            raise format_error(path, f"its pointers have version {version}, and lidstone reads version 0")
+        parts = replace(parts, most=most)
+    end = parts.orders[-1].end
+    if end > len(data):
+        raise format_error(path, f"it is cut off: {end} bytes are due, and {len(data)} are there")
+    if data[header.size : header.size + 8].view("<u8")[0] != header.counts[0] - 1:
+        raise format_error(path, "its vocabulary is damaged")
+    return parts
+
+
+def _bytes(data: NDArray[np.uint8], start: int, size: int, path: str | Path) -> list[int]:
+    if start + size > len(data):
+        raise format_error(path, f"it is cut off: {start + size} bytes are due at least, and {len(data)} are there")
+    found: list[int] = data[start : start + size].tolist()
+    return found
 
 
 class _TrieReader:
-    """The file, and how far it has been read."""
+    """All of a trie, with the checks that scoring in place leaves out: every n-gram is there once, of known words."""
 
-    def __init__(self, data: NDArray[np.uint8], header: Header, path: str | Path) -> None:
-        self.data, self.header, self.path = data, header, path
-        self.at = header.size
-        self.quantised = header.kind in (QUANT_TRIE, QUANT_ARRAY_TRIE)
-        self.arrays = header.kind in (ARRAY_TRIE, QUANT_ARRAY_TRIE)
-        self.word_bits = bits_for(header.counts[0])
-        self.bins: list[tuple[NDArray[np.float32], ...]] = []
+    def __init__(self, data: NDArray[np.uint8], parts: TrieParts, path: str | Path) -> None:
+        self.data, self.parts, self.path = data, parts, path
+        self.counts = parts.header.counts
 
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """The next bytes."""
-        if self.at + size > len(self.data):
-            due = self.at + size
-            raise format_error(
-                self.path, f"it is cut off: {due} bytes are due at least, and {len(self.data)} are there"
-            )
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def read_hashes(self) -> NDArray[np.uint64]:
-        count = self.header.counts[0]
-        block = self.take(8 + 8 * count).view("<u8")
-        if block[0] != count - 1 or (block[2:count] <= block[1 : count - 1]).any():
+    def words(self) -> list[str]:
+        hashes = self._numbers(self.parts.hashes, self.counts[0] - 1, "<u8")
+        if (hashes[1:] <= hashes[:-1]).any():
             raise format_error(self.path, "its vocabulary is damaged")
-        return np.array(block[1:count], np.uint64)
-
-    def read_bins(self) -> None:
-        """For orders 2..n-1 the bins of log10 p and of the backoffs, for order n those of log10 p."""
-        if not self.quantised:
-            return
-        version, prob_bits, backoff_bits = (int(byte) for byte in self.take(8)[:3])
-        if version != 2 or not 1 <= prob_bits <= 25 or not 1 <= backoff_bits <= 25:
-            raise format_error(self.path, f"its bins have version {version}, {prob_bits} and {backoff_bits} bits")
-        for _ in range(self.header.order - 2):
-            self.bins.append((self._floats(1 << prob_bits), self._floats(1 << backoff_bits)))
-        self.bins.append((self._floats(1 << prob_bits),))
-
-    def read_sections(self) -> tuple[list[NgramSection], list[NDArray[np.int64]]]:
-        section, begins = self._read_unigrams()
-        sections, all_begins = [section], [begins]
-        for order in range(2, self.header.order + 1):
-            section, begins = self._read_order(order, section, begins)
-            sections.append(section)
-            all_begins.append(begins)
-        return sections, all_begins[:-1]
-
-    def read_words(self, hashes: NDArray[np.uint64]) -> list[str]:
-        text = self.data[self.at :].tobytes()
-        words = text.split(b"\0")[: self.header.counts[0]]
+        words = self.data[self.parts.orders[-1].end :].tobytes().split(b"\0")[: self.counts[0]]
         if words[0] != b"<unk>" or not np.array_equal(hash_words(words[1:]), hashes):
             raise format_error(self.path, "its words are cut off or do not fit its vocabulary")
         try:
@@ -229,78 +294,58 @@ class _TrieReader:
         except UnicodeDecodeError as error:
             raise format_error(self.path, f"a word is not valid UTF-8 ({error})") from error
 
-    def _floats(self, count: int) -> NDArray[np.float32]:
-        return np.array(self.take(4 * count).view("<f4"))
+    def sections(self) -> list[NgramSection]:
+        count = self.counts[0]
+        block = self._numbers(self.parts.unigrams, count + 2, UNIGRAM)
+        ngrams, begins = np.arange(count)[:, None], self._check_begins(block["next"][: count + 1], 2)
+        sections = [self._section(ngrams, block["logprob"][:count], block["backoff"][:count])]
+        for order, packed in enumerate(self.parts.orders, start=2):
+            words = self._bits(packed, 0, packed.word_bits)
+            self._check_words(words, begins)
+            ngrams = np.column_stack([words.astype(np.int32), ngrams[parents_of(begins)]])
+            sections.append(self._section(ngrams, *self._values(packed, order)))
+            if order < len(self.counts):
+                begins = self._check_begins(self._pointers(packed), order + 1)
+        return sections
 
-    def _read_unigrams(self) -> tuple[NgramSection, NDArray[np.int64]]:
-        count = self.header.counts[0]
-        block = self.take((count + 2) * _UNIGRAM.itemsize).view(_UNIGRAM)
-        section = self._section(np.arange(count)[:, None], block["logprob"][:count], block["backoff"][:count])
-        return section, self._check_begins(np.array(block["next"][: count + 1]), 2)
+    def _numbers(self, start: int, count: int, kind: Any) -> NDArray[Any]:
+        return self.data[start : start + count * np.dtype(kind).itemsize].view(kind)
 
-    def _read_order(self, order: int, below: NgramSection, begins: NDArray[Any]) -> tuple[NgramSection, NDArray[Any]]:
-        """The n-grams of one order, and where the longer ones of each begin."""
-        count, top = self.header.counts[order - 1], order == self.header.order
-        value_bits = self._value_bits(top)
-        offsets, next_bits = (np.zeros(1, np.uint64), 0) if top else self._pointers(order)
-        width = self.word_bits + value_bits + next_bits
-        block = self.take(((1 + count) * width + 7) // 8 + 8)
-        words = read_bits(block, 0, width, self.word_bits, count)
-        parents = parents_of(begins)
-        self._check_words(words, begins)
-        logprobs, backoffs = self._values(block, order, width, count)
-        ngrams = np.column_stack([words.astype(np.int32), below.ngrams[parents]])
-        section = self._section(ngrams, logprobs, backoffs)
-        if top:
-            return section, begins
-        low = read_bits(block, self.word_bits + value_bits, width, next_bits, count + 1)
-        high = np.searchsorted(offsets, np.arange(count + 1, dtype=np.uint64), side="right").astype(np.uint64) - 1
-        return section, self._check_begins(high << np.uint64(next_bits) | low, order + 1)
+    def _bits(self, packed: PackedOrder, at: int, width: int, more: int = 0) -> NDArray[np.uint64]:
+        """The numbers that begin at a bit of each entry, and of `more` after the last."""
+        block = self.data[packed.start : packed.end]
+        return read_bits(block, at, packed.stride, width, packed.count + more)
 
-    def _value_bits(self, top: bool) -> int:
-        if not self.quantised:
-            return 31 if top else 63
-        return sum(bits_for(len(bins) - 1) for bins in self.bins[-1 if top else 0])
-
-    def _values(self, block: NDArray[Any], order: int, width: int, count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _values(self, packed: PackedOrder, order: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """log10 p and backoffs: 31 bits of a float whose sign is known, then 32; or the backoff's bin, then p's."""
-        at, top = self.word_bits, order == self.header.order
-        none = np.zeros(count, np.float32)
-        if not self.quantised:
-            bits = read_bits(block, at, width, 31, count).astype(np.uint32) | np.uint32(1 << 31)
-            more = none if top else read_bits(block, at + 31, width, 32, count).astype(np.uint32).view(np.float32)
+        at, top = packed.word_bits, order == len(self.counts)
+        none = np.zeros(packed.count, np.float32)
+        if self.parts.bits is None:
+            bits = self._bits(packed, at, 31).astype(np.uint32) | np.uint32(1 << 31)
+            more = none if top else self._bits(packed, at + 31, 32).astype(np.uint32).view(np.float32)
             return bits.view(np.float32), more
-        bins = self.bins[order - 2]
-        prob_bits = bits_for(len(bins[0]) - 1)
+        prob_bits, backoff_bits = self.parts.bits
+        probs, backoffs = self.parts.bins_of(order)
+        bins = self._numbers(probs, 1 << prob_bits, "<f4")
         if top:
-            return bins[0][read_bits(block, at, width, prob_bits, count)], none
-        backoff_bits = bits_for(len(bins[1]) - 1)
-        numbers = read_bits(block, at, width, backoff_bits, count)
-        return bins[0][read_bits(block, at + backoff_bits, width, prob_bits, count)], bins[1][numbers]
+            return bins[self._bits(packed, at, prob_bits)], none
+        numbers = self._bits(packed, at, backoff_bits)
+        chosen = bins[self._bits(packed, at + backoff_bits, prob_bits)]
+        return chosen, self._numbers(backoffs, 1 << backoff_bits, "<f4")[numbers]
 
-    def _pointers(self, order: int) -> tuple[NDArray[np.uint64], int]:
-        """For each value of the upper bits of pointers the first n-gram that has it; how many lower bits there are."""
-        entries, longest = self.header.counts[order - 1] + 1, self.header.counts[order]
-        bits = bits_for(longest)
-        if not self.arrays:
-            return np.zeros(1, np.uint64), bits
-        start = self.at
-        version, most = (int(byte) for byte in self.take(2))
-        if version != 0:
-            raise format_error(self.path, f"its pointers have version {version}, and lidstone reads version 0")
-        upper = _upper_bits(entries, longest, most)
-        size = (longest >> (bits - upper)) + 1
-        self.at = start
-        block = self.take(8 * (1 + size) + 7)
-        skip = align8(start) - start + 8
-        offsets = np.array(block[skip : skip + 8 * size].view("<u8"))
+    def _pointers(self, packed: PackedOrder) -> NDArray[np.uint64]:
+        low = self._bits(packed, packed.stride - packed.next_bits, packed.next_bits, more=1)
+        if packed.offsets_size == 0:
+            return low
+        offsets = self._numbers(packed.offsets, packed.offsets_size, "<u8")
         if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
             raise format_error(self.path, "its pointers are damaged")
-        return offsets, bits - upper
+        high = np.searchsorted(offsets, np.arange(len(low), dtype=np.uint64), side="right").astype(np.uint64) - 1
+        return high << np.uint64(packed.next_bits) | low
 
     def _check_begins(self, begins: NDArray[np.uint64], order: int) -> NDArray[np.int64]:
         rising = (begins[1:] >= begins[:-1]).all()
-        if begins[0] != 0 or begins[-1] != self.header.counts[order - 1] or not rising:
+        if begins[0] != 0 or begins[-1] != self.counts[order - 1] or not rising:
             raise format_error(self.path, f"its {order}-grams do not form a trie")
         return begins.astype(np.int64)
 
@@ -309,7 +354,7 @@ class _TrieReader:
         rising = words[1:] > words[:-1]
         firsts = begins[1:-1]
         rising[firsts[(firsts > 0) & (firsts < len(words))] - 1] = True
-        if not rising.all() or (words >= self.header.counts[0]).any():
+        if not rising.all() or (words >= self.counts[0]).any():
             raise format_error(self.path, "its n-grams have unknown or repeated words")
 
     def _section(
@@ -368,3 +413,24 @@ def _read_bits(block, start, stride, width, numbers):  # type: ignore[no-untyped
     for i in range(len(numbers)):
         bit = start + i * stride
         numbers[i] = (load_u64(address + (bit >> 3)) >> np.uint64(bit & 7)) & mask
+
+
+def write_bits(block: NDArray[np.uint8], start: int, stride: int, width: int, numbers: NDArray[np.integer]) -> None:
+    """Write numbers to where `read_bits` finds them, into bits that are zero.
+
+    >>> block = np.zeros(10, np.uint8)
+    >>> write_bits(block, 0, 3, 2, np.array([1, 1, 2]))
+    >>> [f"{byte:b}" for byte in block[:2]]
+    ['10001001', '0']
+    """
+    if len(numbers) and (start + (len(numbers) - 1) * stride) // 8 + 8 > len(block):
+        raise ValueError("the block is too short")
+    _write_bits(block, start, stride, numbers.astype(np.uint64) & np.uint64((1 << width) - 1))
+
+
+@njit(cache=True, nogil=True)
+def _write_bits(block, start, stride, numbers):  # type: ignore[no-untyped-def]
+    address = address_of(block)
+    for i in range(len(numbers)):
+        at, shift = address + ((start + i * stride) >> 3), np.uint64((start + i * stride) & 7)
+        store_u64(at, load_u64(at) | numbers[i] << shift)

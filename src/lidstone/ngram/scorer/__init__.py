@@ -1,8 +1,9 @@
-"""Scoring text in compiled code, with KenLM's numbers: any model is kept the way KenLM's probing format keeps it.
+"""Scoring text in compiled code, with KenLM's numbers: any model is kept the way one of KenLM's formats keeps it.
 
-    models   a `Scorer` of any file or table; `build` gives n-grams their keys and packs them into hash tables
+    models   a `Scorer` of any file or table; `build` gives n-grams their links and packs them into hash tables
+    write    the same models as KenLM's binaries
     scorer   the class: sentences, lists of sentences, single words after a state
-    blocks   the compiled loops over lines; `step`: one word after one state
+    blocks   the compiled loops over lines; `step`: one word after one state; `tries`: look-ups in KenLM's tries
 
 A scorer answers in float32, log10, to the last bit as KenLM does: `lidstone.kenlm` and `lidstone filter` ask it. A
 `BackoffTable` answers in float64, natural logarithms: `table.logprob`, `token_logprobs`, `advance` and `lidstone score`

@@ -19,25 +19,31 @@ import numpy as np
 from numba import njit
 
 from lidstone.ngram.scorer.step import (
-    BOS,
-    EOS,
-    GROUPED,
     LONGEST_VALUE,
-    ORDER,
     PAIR,
     STATE_SIZE,
+    VOCAB_VALUE,
+    find_unigram,
+    find_word,
+    ngram_table,
+    seek,
+    step,
+    write_start,
+)
+from lidstone.ngram.scorer.tries import (
+    BOS,
+    EOS,
+    GROUPS,
+    KIND,
+    ORDER,
+    TRIE,
     UNIGRAM_BYTES,
     UNIGRAMS,
     UNK,
     VOCAB,
     VOCAB_BUCKETS,
-    VOCAB_VALUE,
-    extend_key,
-    find_word,
-    ngram_table,
+    find_child,
     part,
-    step,
-    write_start,
 )
 from lidstone.text.hash_tables import ask_for, find
 from lidstone.text.memory import (
@@ -77,7 +83,7 @@ def read_block(layout, text, size, position, inside, separator, eos, keys, kinds
     after the last line the position is beyond `size`.
     """
     count = np.int64(0)
-    vocab, buckets, grouped = part(layout, VOCAB), part(layout, VOCAB_BUCKETS), part(layout, GROUPED)
+    vocab, buckets, kind = part(layout, VOCAB), part(layout, VOCAB_BUCKETS), part(layout, KIND)
     while position <= size and count < BLOCK:
         if not inside:
             store_u8(kinds + count, START)
@@ -92,7 +98,8 @@ def read_block(layout, text, size, position, inside, separator, eos, keys, kinds
             position = begin + 1
         else:
             key = word_hash(text, begin, position)
-            ask_for(vocab, buckets, VOCAB_VALUE, grouped, key)
+            if kind != TRIE:
+                ask_for(vocab, buckets, VOCAB_VALUE, kind, key)
             store_u64(keys + 8 * count, key)
             store_u8(kinds + count, WORD)
             count += 1
@@ -124,14 +131,11 @@ def find_unigrams(layout, bos, count, kinds, keys, ids, places, numbers):  # typ
 
     `<s>`, where a line begins, is a history without words before it, or none at all (`bos` false).
     """
-    unigrams, width, grouped = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES), part(layout, GROUPED)
     table, slots, value = ngram_table(layout, 0)
-    order, active = part(layout, ORDER), np.int64(0)
+    order, kind, active = part(layout, ORDER), part(layout, KIND), np.int64(0)
     for i in range(count):
         word, start = np.int64(load_u32(ids + 4 * i)), load_u8(kinds + i) == START
-        bits, backoff = load_u32(unigrams + word * width), load_u32(unigrams + word * width + 4)
-        key = extend_key(np.uint64(word), load_u32(ids + 4 * i - 4))
-        store_u64(keys + 8 * i, key)
+        bits, backoff = find_unigram(layout, word)
         store_u32(cell(numbers, BITS, i), bits)
         store_u32(cell(numbers, LENGTH, i), 1)
         store_u32(cell(numbers, BACKOFFS, 1 + i), SIGN if start and not bos else backoff)
@@ -139,7 +143,7 @@ def find_unigrams(layout, bos, count, kinds, keys, ids, places, numbers):  # typ
             store_u32(cell(numbers, row, 1 + i), SIGN)
         store_u32(places + 4 * active, i)
         if not (start or bits & SIGN or load_u32(cell(numbers, BACKOFFS, i)) == SIGN):
-            ask_for(table, slots, value, grouped, key)
+            store_u64(keys + 8 * i, seek(kind, table, slots, value, np.uint64(word), load_u32(ids + 4 * i - 4)))
             active += 1
     return active
 
@@ -147,7 +151,7 @@ def find_unigrams(layout, bos, count, kinds, keys, ids, places, numbers):  # typ
 @njit(cache=True, nogil=True)
 def find_ngrams(layout, active, keys, ids, places, numbers):  # type: ignore[no-untyped-def]
     """The n-grams of orders 2, 3, ... that end in the words at `places`, as long as there are longer ones."""
-    grouped, order = part(layout, GROUPED), part(layout, ORDER)
+    kind, order = part(layout, KIND), part(layout, ORDER)
     for k in range(order - 2):
         table, slots, value = ngram_table(layout, k)
         longer, longer_slots, longer_value = ngram_table(layout, k + 1)
@@ -155,33 +159,44 @@ def find_ngrams(layout, active, keys, ids, places, numbers):  # type: ignore[no-
         for a in range(active):
             i = np.int64(load_u32(places + 4 * a))
             key = load_u64(keys + 8 * i)
-            at = find(table, slots, PAIR, 1, key) if grouped else find(table, slots, value, 0, key)
-            if at == 0:
+            if kind == TRIE:
+                found, key, bits, backoff = find_child(layout, k, key, load_u32(ids + 4 * (i - k - 1)))
+            else:
+                at = find(table, slots, PAIR, 1, key) if kind == GROUPS else find(table, slots, value, 0, key)
+                found = at != 0
+                if found:
+                    bits, backoff = load_u32(at), load_u32(at + 4)
+            if not found:
                 continue
-            bits, backoff = load_u32(at), load_u32(at + 4)
             store_u32(cell(numbers, BITS, i), bits)
             store_u32(cell(numbers, LENGTH, i), k + 2)
             store_u32(cell(numbers, BACKOFFS + k + 1, 1 + i), backoff)
             if not (bits & SIGN or load_u32(cell(numbers, BACKOFFS + k + 1, i)) == SIGN):
-                key = extend_key(key, load_u32(ids + 4 * (i - k - 2)))
-                store_u64(keys + 8 * i, key)
-                ask_for(longer, longer_slots, longer_value, grouped, key)
+                word = load_u32(ids + 4 * (i - k - 2))
+                store_u64(keys + 8 * i, seek(kind, longer, longer_slots, longer_value, key, word))
                 store_u32(places + 4 * still, i)
                 still += 1
         active = still
-    find_longest(layout, active, keys, places, numbers)
+    find_longest(layout, active, keys, ids, places, numbers)
 
 
 @njit(cache=True, nogil=True)
-def find_longest(layout, active, keys, places, numbers):  # type: ignore[no-untyped-def]
+def find_longest(layout, active, keys, ids, places, numbers):  # type: ignore[no-untyped-def]
     """The n-grams of the highest order, which have no backoffs."""
-    grouped, order = part(layout, GROUPED), part(layout, ORDER)
+    kind, order = part(layout, KIND), part(layout, ORDER)
     table, slots, _ = ngram_table(layout, order - 2)
     for a in range(active):
         i = np.int64(load_u32(places + 4 * a))
-        at = find(table, slots, LONGEST_VALUE, grouped, load_u64(keys + 8 * i))
-        if at != 0:
-            store_u32(cell(numbers, BITS, i), load_u32(at))
+        key = load_u64(keys + 8 * i)
+        if kind == TRIE:
+            found, _, bits, _ = find_child(layout, order - 2, key, load_u32(ids + 4 * (i - order + 1)))
+        else:
+            at = find(table, slots, LONGEST_VALUE, kind, key)
+            found = at != 0
+            if found:
+                bits = load_u32(at)
+        if found:
+            store_u32(cell(numbers, BITS, i), bits)
             store_u32(cell(numbers, LENGTH, i), order)
 
 

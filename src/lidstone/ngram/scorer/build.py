@@ -1,6 +1,7 @@
-"""From the n-grams of a model (ARPA sections, tables, KenLM's tries) to the block of bytes that compiled code reads.
+"""From the n-grams of a model (ARPA sections, tables) to the block of bytes that compiled code reads.
 
-`levels_of_...` give every n-gram its key and flags; `pack` puts them into hash tables.
+`model_of_...` give every n-gram its suffix and flags; `pack` puts them into hash tables. `write.py` writes the same
+models as KenLM's binaries.
 """
 
 from __future__ import annotations
@@ -12,24 +13,30 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError
+from lidstone.errors import FileFormatError, InputError
 from lidstone.ngram.closure import close
 from lidstone.ngram.formats.arpa import LOG_ZERO
 from lidstone.ngram.formats.arpa_reader import NgramSection
-from lidstone.ngram.formats.kenlm import DecodedTrie, parents_of
-from lidstone.ngram.scorer.step import (
-    GROUPED,
+from lidstone.ngram.scorer.step import extend_key
+from lidstone.ngram.scorer.tries import (
+    BOS,
+    EOS,
+    GROUPS,
+    IDS,
+    KIND,
     MIDDLE_VALUE,
     ORDER,
     TABLES,
     UNIGRAM_BYTES,
     UNIGRAMS,
+    UNK,
     VOCAB,
     VOCAB_BUCKETS,
-    extend_key,
+    WIDE,
 )
 from lidstone.ngram.table import BackoffTable
 from lidstone.text.hash_tables import GROUP, empty_groups, entries_per_group, fill
+from lidstone.text.tokens import hash_words
 
 ROOM = 2.5
 """Entries per n-gram, taken or empty: with more of them fewer groups overflow. A look-up that reads a second group
@@ -44,10 +51,13 @@ _LONGEST = np.dtype([("logprob", "<f4")])
 
 
 @dataclass(frozen=True, eq=False)
-class HashedLevel:
-    """The n-grams of one order."""
+class Level:
+    """The n-grams of one order, first those that the model lists, then those that longer ones need."""
 
-    keys: NDArray[np.uint64]
+    oldest: NDArray[np.integer]
+    """the oldest word of each; all words, in the lowest order"""
+    suffixes: NDArray[np.integer]
+    """the place in the level below of each without its oldest word"""
     logprobs: NDArray[np.float32]
     """log10 p"""
     backoffs: NDArray[np.float32]
@@ -56,6 +66,34 @@ class HashedLevel:
     """whether a longer n-gram ends in this one"""
     extends_right: NDArray[np.bool_]
     """whether a longer n-gram begins with this one"""
+    listed: int
+
+    @property
+    def marked_logprobs(self) -> NDArray[np.float32]:
+        """log10 p, which is never positive, without its sign where a longer n-gram ends in this one."""
+        return np.copysign(self.logprobs, np.where(self.extends_left, np.float32(1), np.float32(-1)))
+
+    @property
+    def marked_backoffs(self) -> NDArray[np.float32]:
+        """A backoff of zero is -0.0 where no longer n-gram begins with this one, else 0.0."""
+        zero = np.where(self.extends_right, np.float32(0.0), np.float32(-0.0))
+        return np.where(self.backoffs == 0, zero, self.backoffs)
+
+
+@dataclass(frozen=True, eq=False)
+class NgramModel:
+    """A model as KenLM sees it: words, and n-grams in float32 with all suffixes and prefixes."""
+
+    words: list[bytes]
+    """those that a text can have; `<unk>` is not among them"""
+    ids: NDArray[np.integer]
+    """of the words"""
+    levels: list[Level]
+    unk: int
+    bos: int
+    eos: int
+    has_unk: bool
+    """whether the model itself gives a probability to unknown words"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,20 +108,27 @@ class Packed:
         raise TypeError("a scorer cannot be pickled or copied: load it again where it is needed")
 
 
-def pack(
-    words: NDArray[np.uint64], ids: NDArray[np.integer], levels: list[HashedLevel], special: dict[int, int]
-) -> Packed:
+def pack(model: NgramModel) -> Packed:
     """One block for a model: hashes and ids of its words, its n-grams of orders 1, 2, ..., and special ids."""
-    tables = [_unigrams(levels[0]), _table(words, _WORD, {"id": ids})]
-    tables += [_ngrams(level, top=level is levels[-1]) for level in levels[1:]]
+    keys, levels = keys_of(model.levels), model.levels
+    tables = [_unigrams(levels[0]), _table(hash_words(model.words), _WORD, {"id": model.ids})]
+    tables += [_ngrams(key, level, top=level is levels[-1]) for key, level in zip(keys[1:], levels[1:], strict=True)]
     data, addresses = _joined(tables)
-    layout = np.zeros(TABLES + 2 * len(levels), np.int64)
-    layout[[ORDER, GROUPED, UNIGRAM_BYTES, MIDDLE_VALUE]] = len(levels), 1, _UNIGRAM.itemsize, _MIDDLE.itemsize
-    layout[list(special)] = list(special.values())
+    layout = np.zeros(TABLES + WIDE * len(levels), np.int64)
+    layout[[ORDER, KIND, UNIGRAM_BYTES, MIDDLE_VALUE]] = len(levels), GROUPS, _UNIGRAM.itemsize, _MIDDLE.itemsize
+    layout[[UNK, BOS, EOS, IDS]] = model.unk, model.bos, model.eos, len(keys[0])
     layout[[UNIGRAMS, VOCAB, VOCAB_BUCKETS]] = addresses[0], addresses[1], len(tables[1])
     for k, (address, table) in enumerate(zip(addresses[2:], tables[2:], strict=True)):
-        layout[TABLES + 2 * k : TABLES + 2 * k + 2] = address, len(table)
+        layout[TABLES + WIDE * k : TABLES + WIDE * k + 2] = address, len(table)
     return Packed(data, layout)
+
+
+def keys_of(levels: list[Level]) -> list[NDArray[np.uint64]]:
+    """The keys of all n-grams, by order: that of the suffix, extended by the oldest word."""
+    keys = [levels[0].oldest.astype(np.uint64)]
+    for level in levels[1:]:
+        keys.append(_extended(keys[-1][level.suffixes], level.oldest))
+    return keys
 
 
 def _joined(tables: list[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:
@@ -97,28 +142,17 @@ def _joined(tables: list[NDArray[Any]]) -> tuple[NDArray[np.uint8], list[int]]:
     return data, [int(data.ctypes.data + start) for start in starts[:-1]]
 
 
-def _ngrams(level: HashedLevel, top: bool) -> NDArray[Any]:
-    columns = {"logprob": _marked(level), "backoff": _marked_backoffs(level)}
+def _ngrams(keys: NDArray[np.uint64], level: Level, top: bool) -> NDArray[Any]:
+    columns = {"logprob": level.marked_logprobs, "backoff": level.marked_backoffs}
     if top:
-        return _table(level.keys, _LONGEST, {"logprob": columns["logprob"]})
-    return _table(level.keys, _MIDDLE, columns)
+        return _table(keys, _LONGEST, {"logprob": columns["logprob"]})
+    return _table(keys, _MIDDLE, columns)
 
 
-def _unigrams(level: HashedLevel) -> NDArray[Any]:
-    table = np.zeros(len(level.keys), _UNIGRAM)
-    table["logprob"], table["backoff"] = _marked(level), _marked_backoffs(level)
+def _unigrams(level: Level) -> NDArray[Any]:
+    table = np.zeros(len(level.oldest), _UNIGRAM)
+    table["logprob"], table["backoff"] = level.marked_logprobs, level.marked_backoffs
     return table
-
-
-def _marked(level: HashedLevel) -> NDArray[np.float32]:
-    """log10 p, which is never positive, without its sign where a longer n-gram ends in this one."""
-    return np.copysign(level.logprobs, np.where(level.extends_left, np.float32(1), np.float32(-1)))
-
-
-def _marked_backoffs(level: HashedLevel) -> NDArray[np.float32]:
-    """A backoff of zero is -0.0 where no longer n-gram begins with this one, else 0.0."""
-    zero = np.where(level.extends_right, np.float32(0.0), np.float32(-0.0))
-    return np.where(level.backoffs == 0, zero, level.backoffs)
 
 
 def _table(keys: NDArray[np.uint64], value: np.dtype, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -142,54 +176,70 @@ MISSING_UNK = -100.0
 """log10 p of unknown words where the model has no `<unk>`; KenLM's choice too"""
 
 
-def levels_of_sections(sections: list[NgramSection], extra: int = 0) -> list[HashedLevel]:
+UNKNOWN = ("<unk>", "<UNK>")
+"""How models spell the unknown word."""
+
+
+def model_of_sections(words: list[str], sections: list[NgramSection], name: str) -> NgramModel:
     """The sections as they are, in float32; an n-gram that a longer one needs and the file lacks gets its backed-off p.
 
-    The ids are the words' places among the unigrams, and `extra` more words after them have `MISSING_UNK`.
+    The ids are the places of the words in the list; without `<unk>`, one more is that of unknown words.
     """
+    places = {word: place for place, word in enumerate(words)}
+    unknown = next((places[word] for word in UNKNOWN if word in places), len(words))
+    for word in ("<s>", "</s>"):
+        if word not in places:
+            raise FileFormatError(f"{name} has no {word}", hint="a model of sentences lists <s> and </s> as unigrams")
+    known = np.array([place for place in range(len(words)) if words[place] not in UNKNOWN])
+    spelled, has_unk = [words[place].encode() for place in known], unknown < len(words)
+    levels = _levels_of_sections(sections, extra=int(not has_unk))
+    return NgramModel(spelled, known, levels, unknown, places["<s>"], places["</s>"], has_unk)
+
+
+def model_of_table(table: BackoffTable) -> NgramModel:
+    """The same probabilities in float32; the table's vocabulary must have strings. Ids are the table's."""
+    vocab = table.vocab
+    if vocab.tokens is None:
+        raise InputError(
+            "the table knows ids but no words, so it cannot score text",
+            hint="make its vocabulary with tokens=, or use table.advance and table.logprob with ids",
+        )
+    strings = [*vocab.tokens, "<s>"]
+    strings[vocab.eos] = "</s>"
+    has_unk = vocab.unk is not None
+    unknown = vocab.bos + 1 if vocab.unk is None else vocab.unk
+    never = {unknown, *vocab.unpredictable}
+    known = np.array([number for number in range(len(strings)) if number not in never])
+    spelled = [strings[number].encode("utf-8", "surrogatepass") for number in known]
+    levels = _levels_of_table(table, extra=int(not has_unk))
+    return NgramModel(spelled, known, levels, unknown, vocab.bos, vocab.eos, has_unk)
+
+
+def _levels_of_sections(sections: list[NgramSection], extra: int) -> list[Level]:
     first = sections[0]
     logprobs = [np.append(first.logprobs, [MISSING_UNK] * extra).astype(np.float32)]
     backoffs = [np.append(first.backoffs, [0.0] * extra).astype(np.float32)]
-    keys = [np.arange(len(logprobs[0]), dtype=np.uint64)]
     closed = close([section.ngrams for section in sections[1:]])
     for section, level in zip(sections[1:], closed, strict=True):
-        keys.append(_keys(level.ngrams))
         inserted = slice(len(section.logprobs), len(level.ngrams))
         lower = logprobs[-1][level.suffixes[inserted]] + backoffs[-1][level.prefixes[inserted]]
         logprobs.append(np.concatenate([section.logprobs.astype(np.float32), lower]))
         backoffs.append(np.concatenate([section.backoffs.astype(np.float32), np.zeros(len(lower), np.float32)]))
+    oldest: list[NDArray[Any]] = [np.arange(len(logprobs[0])), *(level.ngrams[:, 0] for level in closed)]
     links = [(level.suffixes, level.prefixes) for level in closed]
-    return _marked_levels(keys, logprobs, backoffs, links)
+    return _marked_levels(oldest, logprobs, backoffs, links, extra, [len(section.lines) for section in sections])
 
 
-def levels_of_table(table: BackoffTable, extra: int = 0) -> list[HashedLevel]:
-    """The n-grams of a table's trie with their full probabilities; ids are the table's, `<s>` is its `vocab.bos`."""
+def _levels_of_table(table: BackoffTable, extra: int) -> list[Level]:
     trie = table.trie
-    keys = _trie_keys(trie.suffixes, trie.parents)
-    logprobs = _log10(table.ngram_probs)
     backoffs = np.append(_log10(table.backoffs), np.zeros(trie.size - trie.num_histories, np.float32))
-    by_order = [
-        [array[trie.level(order)] for order in range(1, trie.order + 1)] for array in (keys, logprobs, backoffs)
-    ]
-    if extra:
-        for orders, value in zip(by_order, (np.uint64(trie.vocab_size + 1), MISSING_UNK, 0.0), strict=True):
-            orders[0] = np.append(orders[0], np.asarray(value, orders[0].dtype))
+    columns = (_oldest_words(trie.suffixes, trie.parents), _log10(table.ngram_probs), backoffs)
+    oldest, logprobs, logs = [[column[trie.level(order)] for order in range(1, trie.order + 1)] for column in columns]
+    oldest[0] = np.arange(trie.vocab_size + 1 + extra)
+    logprobs[0] = np.append(logprobs[0], np.full(extra, MISSING_UNK, np.float32))
+    logs[0] = np.append(logs[0], np.zeros(extra, np.float32))
     links = [_links(table, order) for order in range(2, trie.order + 1)]
-    return _marked_levels(by_order[0], by_order[1], by_order[2], links)
-
-
-def levels_of_trie(trie: DecodedTrie) -> list[HashedLevel]:
-    """The n-grams of KenLM's trie, which knows its links and flags: nothing has to be looked up."""
-    levels: list[HashedLevel] = []
-    for order, section in enumerate(trie.sections, start=1):
-        oldest = section.ngrams[:, 0].astype(np.uint64)
-        keys = _extended(levels[-1].keys[parents_of(trie.begins[order - 2])], oldest) if levels else oldest
-        top = order == len(trie.sections)
-        left = np.zeros(len(keys), np.bool_) if top else trie.begins[order - 1][1:] > trie.begins[order - 1][:-1]
-        right = (section.backoffs != 0) | ~np.signbit(section.backoffs)
-        values = (section.logprobs.astype(np.float32), section.backoffs.astype(np.float32))
-        levels.append(HashedLevel(keys, *values, left, right))
-    return levels
+    return _marked_levels(oldest, logprobs, logs, links, extra, [len(words) for words in oldest])
 
 
 def _links(table: BackoffTable, order: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -200,19 +250,23 @@ def _links(table: BackoffTable, order: int) -> tuple[NDArray[Any], NDArray[Any]]
 
 
 def _marked_levels(
-    keys: list[NDArray[Any]],
+    oldest: list[NDArray[Any]],
     logprobs: list[NDArray[Any]],
     backoffs: list[NDArray[Any]],
     links: list[tuple[NDArray[Any], NDArray[Any]]],
-) -> list[HashedLevel]:
-    """Levels, marked by what the level above links to."""
+    extra: int,
+    listed: list[int],
+) -> list[Level]:
+    """Levels, marked by what the level above links to; KenLM marks an unknown word that the model lacks."""
     levels = []
-    for k, (key, logprob, backoff) in enumerate(zip(keys, logprobs, backoffs, strict=True)):
-        left, right = np.zeros(len(key), np.bool_), np.zeros(len(key), np.bool_)
+    for k, columns in enumerate(zip(oldest, logprobs, backoffs, strict=True)):
+        left, right = np.zeros(len(oldest[k]), np.bool_), np.zeros(len(oldest[k]), np.bool_)
+        right[len(right) - extra * (k == 0) :] = True
         if k < len(links):
             left[links[k][0]] = True
             right[links[k][1]] = True
-        levels.append(HashedLevel(key, logprob, backoff, left, right))
+        suffixes = links[k - 1][0] if k else np.empty(0, np.int64)
+        levels.append(Level(columns[0], suffixes, *columns[1:], left, right, listed[k]))
     return levels
 
 
@@ -220,18 +274,6 @@ def _log10(values: NDArray[np.float64]) -> NDArray[np.float32]:
     """As in an ARPA file: zero has the log -99."""
     logs = np.full(len(values), LOG_ZERO)
     return np.log10(values, out=logs, where=values > 0).astype(np.float32)
-
-
-@njit(cache=True, nogil=True)
-def _keys(ngrams):  # type: ignore[no-untyped-def]
-    """The keys of n-grams given as rows of ids, oldest first."""
-    keys = np.empty(len(ngrams), np.uint64)
-    for i in range(len(ngrams)):
-        key = np.uint64(ngrams[i, -1])
-        for k in range(ngrams.shape[1] - 2, -1, -1):
-            key = extend_key(key, ngrams[i, k])
-        keys[i] = key
-    return keys
 
 
 @njit(cache=True, nogil=True)
@@ -244,14 +286,9 @@ def _extended(keys, words):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _trie_keys(suffixes, parents):  # type: ignore[no-untyped-def]
-    """The keys of all nodes: that of the suffix, extended by the oldest word, which is the parent's oldest word too."""
-    keys = np.empty(len(suffixes), np.uint64)
+def _oldest_words(suffixes, parents):  # type: ignore[no-untyped-def]
+    """The oldest word of every node: its own in the lowest order, else that of its parent."""
     oldest = np.empty(len(suffixes), np.int32)
     for node in range(len(suffixes)):
-        if suffixes[node] < 0:
-            keys[node], oldest[node] = node, node
-        else:
-            oldest[node] = oldest[parents[node]]
-            keys[node] = extend_key(keys[suffixes[node]], oldest[node])
-    return keys
+        oldest[node] = node if suffixes[node] < 0 else oldest[parents[node]]
+    return oldest

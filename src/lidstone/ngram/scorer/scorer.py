@@ -17,10 +17,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError, TextError
+from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.ngram.scorer import blocks
 from lidstone.ngram.scorer.build import Packed
-from lidstone.ngram.scorer.step import EOS, ORDER, STATE_SIZE, UNK
+from lidstone.ngram.scorer.step import STATE_SIZE
+from lidstone.ngram.scorer.tries import EOS, ORDER, UNK
 from lidstone.parallel import cores
 from lidstone.text.tokens import LINE_FEED, PADDING
 
@@ -68,6 +69,7 @@ class Scorer:
     def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
         log10: float = blocks.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
+        _check_numbers(log10)
         return log10
 
     def score_words(self, text: Text, bos: bool = True, eos: bool = True) -> list[tuple[float, int, bool]]:
@@ -76,6 +78,7 @@ class Scorer:
         most = len(spaced) // 2 - 2
         logprobs, lengths, unknown = np.empty(most, np.float32), np.empty(most, np.int64), np.empty(most, np.bool_)
         count = blocks.score_words(self.packed.layout, spaced, bool(bos), bool(eos), logprobs, lengths, unknown)
+        _check_numbers(logprobs[:count])
         columns = (column[:count].tolist() for column in (logprobs, lengths, unknown))
         return list(zip(*columns, strict=True))
 
@@ -115,6 +118,7 @@ class Scorer:
     def _score_into(self, text: bytes, out: TextScores, part: slice, reserved: bool, bos: bool, eos: bool) -> None:
         columns = (column[part] for column in (out.single, out.log10, out.words, out.oov))
         blocks.score_many(self.packed.layout, text, LINE_FEED, reserved, bool(bos), bool(eos), *columns)
+        _check_numbers(out.single[part])
 
     def index(self, word: Text) -> int:
         """The id of a word, or `unk`."""
@@ -156,6 +160,14 @@ class Scorer:
     def fingerprint(self) -> int:
         """Equal for equal models: a checksum of all n-grams."""
         return zlib.crc32(self.packed.data.data)
+
+
+def _check_numbers(logprobs: float | NDArray[np.float32]) -> None:
+    """Refuse sums that are NaN or infinite: files of KenLM are used in place, and not read before."""
+    if not np.all(logprobs < np.inf):
+        raise FileFormatError(
+            "a probability or backoff of the model is not finite: its file is damaged", hint="build it again"
+        )
 
 
 def _room(count: int) -> TextScores:
