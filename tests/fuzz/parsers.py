@@ -202,7 +202,7 @@ def archives() -> list[bytes]:
 
 
 def use_archive(path: Path) -> None:
-    from lidstone.lab.corpus.archives import extract
+    from lidstone.lab.corpus.download import extract
 
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         extract(path, Path(folder), {"a.txt": "a.txt"})

@@ -14,8 +14,7 @@ import pytest
 from lidstone.errors import DataError
 from lidstone.files import try_lock
 from lidstone.lab.corpus import download
-from lidstone.lab.corpus.archives import extract
-from lidstone.lab.corpus.download import fetch, get_dataset
+from lidstone.lab.corpus.download import extract, fetch, get_dataset
 from lidstone.lab.corpus.named import CORPORA, Download, NamedCorpus
 
 BODY = bytes(range(256)) * 4000  # 1,024,000 bytes

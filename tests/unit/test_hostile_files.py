@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeError
-from lidstone.lab.corpus.archives import extract
+from lidstone.lab.corpus.download import extract
 from lidstone.lab.corpus.named import cache_root
 from lidstone.lab.recipe.recipe import load_recipe, make_recipe
 from lidstone.lab.recipe.yaml import parse_yaml

@@ -171,6 +171,10 @@ class TrainingMethod:
     """whether it needs the key `smoother`; otherwise the key is an error"""
     has_folds = False
     """whether it can take the key `folds`"""
+    axes: tuple[str, ...] | None = ("gamma",)
+    """keys of `regularizer` whose axes, common to all methods of a sweep, apply to this one; None: all"""
+    has_order = False
+    """whether it uses n-grams of the settings' order"""
     takes_hidden_states = True
     """whether the loss may compute the logits itself, from hidden states and the output matrix"""
 
@@ -182,10 +186,6 @@ class TrainingMethod:
         """Raise a ValueError for settings that this method does not allow."""
         if settings.gamma is None:
             raise ValueError(f"{self.kind} needs gamma")
-
-    def varies_along(self, key: str) -> bool:
-        """Whether an axis of a sweep that is common to all methods, a key of `regularizer`, applies to this one."""
-        return key == "gamma"
 
     def loss(
         self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule
@@ -207,7 +207,7 @@ class TrainingMethod:
             "kind": self.kind,
             "smoother": settings.smoother,
             "parameters": {**settings.parameters, **settings.table_origin},
-            "order": None,
+            "order": settings.order if self.has_order else None,
             "gamma_plus": plus,
             "gamma_minus": minus,
             "form": None,
@@ -227,7 +227,8 @@ class TableMethod(TrainingMethod):
         raise NotImplementedError
 
     def describe(self, settings: Regularizer) -> dict[str, Any]:
-        return super().describe(settings) | {"order": 1, "form": "exact", "empirical": "token"}
+        own = {} if self.has_order else {"order": 1}
+        return super().describe(settings) | own | {"form": "exact", "empirical": "token"}
 
     def loss(
         self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule

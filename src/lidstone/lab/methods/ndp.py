@@ -9,8 +9,6 @@ with the strength of a smoother's regularizer, so that the two differ in the smo
 
 from __future__ import annotations
 
-from typing import Any
-
 from lidstone.lab.methods.base import Regularizer, TableMethod, TrainingText
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer
@@ -21,12 +19,8 @@ class NextDistributionMethod(TableMethod):
     """The table of relative frequencies: Jelinek-Mercer that gives all weight to the longest history."""
 
     kind = "ndp"
-
-    def varies_along(self, key: str) -> bool:
-        return key in ("gamma", "order")
-
-    def describe(self, settings: Regularizer) -> dict[str, Any]:
-        return super().describe(settings) | {"order": settings.order}
+    axes = ("gamma", "order")
+    has_order = True
 
     def table(self, settings: Regularizer, text: TrainingText, counts: Counts) -> BackoffTable:
         return text.fit("ndp", JelinekMercer(weights=1.0, base="unigram"), counts)

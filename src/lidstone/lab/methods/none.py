@@ -11,6 +11,7 @@ class NoRegularizer(TrainingMethod):
     """Cross-entropy without any change."""
 
     kind = "none"
+    axes = ()
 
     def check(self, settings: Regularizer) -> None:
         from lidstone.ngram.smoothers.registry import smoother_names
@@ -19,9 +20,6 @@ class NoRegularizer(TrainingMethod):
             raise ValueError("kind none has no gamma and no parameters; name a smoother: smoother: katz")
         if settings.name in smoother_names():
             raise ValueError(f"{settings.name} is a smoother; write smoother: {settings.name}, and its gamma")
-
-    def varies_along(self, key: str) -> bool:
-        return False
 
     def describe(self, settings: Regularizer) -> dict[str, Any]:
         return super().describe(settings) | {"gamma_plus": None, "gamma_minus": None}

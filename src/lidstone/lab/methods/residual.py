@@ -49,6 +49,7 @@ class ResidualMethod(TrainingMethod):
     tasks = ("lm",)
     has_smoother = True
     has_folds = True
+    has_order = True
     takes_hidden_states = False  # it is added to logits
 
     def check(self, settings: Regularizer) -> None:
@@ -64,9 +65,6 @@ class ResidualMethod(TrainingMethod):
 
     def batch_change(self, settings: Regularizer, text: TrainingText, model: Any) -> BatchChange | None:
         return residual_of(model).take_folds if settings.folds else None
-
-    def describe(self, settings: Regularizer) -> dict[str, Any]:
-        return super().describe(settings) | {"order": settings.order}
 
 
 def log_table(table: BackoffTable) -> BackoffTable:

@@ -27,12 +27,8 @@ class ReverseKLMethod(TrainingMethod):
     kind = "reverse_kl"
     tasks = ("lm",)
     has_smoother = True
-
-    def varies_along(self, key: str) -> bool:
-        return key in ("gamma", "order")
-
-    def describe(self, settings: Regularizer) -> dict[str, Any]:
-        return super().describe(settings) | {"order": settings.order}
+    axes = ("gamma", "order")
+    has_order = True
 
     def loss(
         self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule

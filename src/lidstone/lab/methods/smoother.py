@@ -19,6 +19,8 @@ class SmootherMethod(TableMethod):
     kind = "smoother"
     has_smoother = True
     has_folds = True
+    axes = None
+    has_order = True
 
     def default_name(self, smoother: str | None) -> str:
         return str(smoother)
@@ -31,12 +33,8 @@ class SmootherMethod(TableMethod):
         if settings.folds and settings.empirical != "token":
             raise ValueError("folds need empirical: token")
 
-    def varies_along(self, key: str) -> bool:
-        return True
-
     def describe(self, settings: Regularizer) -> dict[str, Any]:
-        own = {key: getattr(settings, key) for key in ("order", "form", "empirical")}
-        return super().describe(settings) | own
+        return super().describe(settings) | {"form": settings.form, "empirical": settings.empirical}
 
     def loss(
         self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule

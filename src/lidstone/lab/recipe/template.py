@@ -29,16 +29,6 @@ from lidstone.text.source import COMPRESSED
 
 Tokenization = Literal["none", "moses", "done"]
 SAMPLE = 20_000  # lines that the guesses are based on
-FREQUENT = {
-    "de": "der die und das nicht ist ein eine zu mit",
-    "en": "the of and to in is that was for it",
-    "es": "el los las que y en una por con se",
-    "fr": "le les des et est une dans du pas que",
-    "it": "il di che la e un per non sono della",
-    "nl": "de het een van en dat niet zijn op voor",
-    "pt": "o os que do da em uma não com para",
-}
-"""Ten frequent words of each language that Moses has rules for; a language code in the file name has priority."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +64,9 @@ EVALUATIONS = 20
 """How often a translation is evaluated, if it does not stop early."""
 TOKENS_PER_WORD = 1.2
 """Of a text: eight tenths of it are for training, and a word has one and a half tokens, padding included."""
-SIZES = (
-    Size(300_000, 2_000, 2, 128, 512, "2e-3", 100, 1, 1024, 1_500,
-         "little text: a small network, minutes on two CPU cores"),
-    Size(3_000_000, 8_000, 4, 256, 1024, "1e-3", 500, 1, 4096, 6_000,
-         "some text: a medium network, best on a GPU"),
-    Size(float("inf"), 16_000, 6, 512, 2048, "5e-4", 4000, 4, 4096, 30_000,
-         "the paper's network: needs a GPU"),
-)  # fmt: skip
+_CHOICES = yaml.safe_load((RECIPES.parent / "choices.yaml").read_text(encoding="utf-8"))
+SIZES = tuple(Size(**size) for size in _CHOICES["sizes"])
+FREQUENT = _CHOICES["frequent_words"]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ ABOUT_THE_RECIPE = {"name", "sweep", "methods"}
 NOT_THE_SETTING = {"seed", "seeds", "output", "folder", "runs", "device", "threads", "workers", "jobs", "engine"}
 NOT_THE_SETTING |= {"report_to"}
 """Keys at any level that do not make another setting of the method."""
+REQUIRED = {
+    "method": dict, "signature": dict, "metrics": dict, "id": (str, int), "task": str, "name": str, "seed": int,
+}  # fmt: skip
+"""Keys that every record has."""
 OPTIONAL = {
     "sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list, "ngram": dict, "mixture": dict,
 }  # fmt: skip
@@ -70,33 +74,26 @@ class Run:
         """Make a `Run` from the record of a `run.json`, after checking it."""
         where = str(path or "the run")
         _check_schema(record, where)
-        optional = {key: _maybe(record, key, kind, where) for key, kind in OPTIONAL.items()}
-        method, signature, metrics = (_need(record, key, dict, where) for key in ("method", "signature", "metrics"))
+        found = {key: _need(record, key, kind, where) for key, kind in REQUIRED.items()}
+        found |= {key: _maybe(record, key, kind, where) for key, kind in OPTIONAL.items()}
+        method, signature, metrics = found["method"], found["signature"], found["metrics"]
         for inside, key in ((method, "parameters"), (signature, "corpus"), (metrics, "valid"), (metrics, "test")):
             _maybe(inside, key, dict, where)
         for key in STRENGTHS:
             _maybe(method, key, (int, float), where)
-        sentences = optional["sentences"].get("file")
+        if found["task"] not in ("lm", "mt"):
+            raise FileFormatError(f"{where} has the unknown task {found['task']!r}", hint="known are lm, mt")
+        sentences = found.pop("sentences").get("file")
         if isinstance(sentences, str) and not is_portable_name(sentences):
             raise FileFormatError(f"{where} names {sentences!r} as its sentences", hint="only files beside it are read")
-        return cls(
-            id=str(_need(record, "id", (str, int), where)),
-            task=_one_of(_need(record, "task", str, where), ("lm", "mt"), where),
-            name=_need(record, "name", str, where),
-            method=method,
-            seed=_need(record, "seed", int, where),
-            config=optional["config"],
-            signature=signature,
-            metrics=metrics,
-            curve=tuple(point for point in optional["curve"] if isinstance(point, dict)),
-            cost={key: value for key, value in optional["cost"].items() if isinstance(value, (int, float))},
-            sentences_file=path.parent / sentences if path and isinstance(sentences, str) else None,
-            status=str(record.get("status", "complete")),
-            path=path,
-            names=tuple(map(str, optional["names"])),
-            ngram=optional["ngram"],
-            mixture=optional["mixture"],
-        )
+        found |= {
+            "id": str(found["id"]),
+            "curve": tuple(point for point in found["curve"] if isinstance(point, dict)),
+            "cost": {key: value for key, value in found["cost"].items() if isinstance(value, (int, float))},
+            "names": tuple(map(str, found["names"])),
+            "sentences_file": path.parent / sentences if path and isinstance(sentences, str) else None,
+        }
+        return cls(**found, status=str(record.get("status", "complete")), path=path)
 
     def value(self, split: str, metric: str, model: str = "network") -> float:
         """A metric of a split, of the network, the `ngram` model or the `mixture`; NaN if the run does not have it."""
@@ -328,12 +325,6 @@ def _maybe(record: Mapping[str, Any], key: str, kind: Any, where: str) -> Any:
     if record.get(key) is None:
         return None if isinstance(kind, tuple) else kind()
     return _need(record, key, kind, where)
-
-
-def _one_of(value: str, known: tuple[str, ...], where: str) -> str:
-    if value not in known:
-        raise FileFormatError(f"{where} has the unknown task {value!r}", hint=f"known are {', '.join(known)}")
-    return value
 
 
 def _examples(values: Mapping[str, Sequence[Run]]) -> str:

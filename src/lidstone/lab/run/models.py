@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.lab.corpus.pipeline import load_pretrained
@@ -125,16 +125,10 @@ def language_model(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
         num_hidden_layers=spec.layers,
         num_attention_heads=spec.heads,
         ffn_dim=spec.ffn,
-        dropout=spec.dropout,
-        attention_dropout=spec.attention_dropout,
-        max_position_embeddings=spec.max_positions,
-        tie_word_embeddings=spec.tied,
         do_layer_norm_before=False,
-        activation_function="relu",
         sinusoid_positions=True,
         bos_token_id=EOS,  # fairseq starts a sequence with its end-of-sentence id
-        eos_token_id=EOS,
-        pad_token_id=PAD,
+        **_common(spec),
     )
     model = OPTForCausalLM(config)
     _initialise(model, spec.width)
@@ -164,22 +158,29 @@ def translation_model(spec: ModelSpec, source_size: int, target_size: int, share
         decoder_attention_heads=spec.heads,
         encoder_ffn_dim=spec.ffn,
         decoder_ffn_dim=spec.ffn,
-        dropout=spec.dropout,
-        attention_dropout=spec.attention_dropout,
         activation_dropout=0.0,
-        max_position_embeddings=spec.max_positions,
-        tie_word_embeddings=spec.tied,
         scale_embedding=True,
-        activation_function="relu",
         bos_token_id=BOS,
-        eos_token_id=EOS,
-        pad_token_id=PAD,
         decoder_start_token_id=EOS,
         forced_eos_token_id=None,
+        **_common(spec),
     )
     model = MarianMTModel(config)
     _initialise(model, spec.width)
     return model
+
+
+def _common(spec: ModelSpec) -> dict[str, Any]:
+    """What the configurations of both networks have."""
+    return {
+        "dropout": spec.dropout,
+        "attention_dropout": spec.attention_dropout,
+        "max_position_embeddings": spec.max_positions,
+        "tie_word_embeddings": spec.tied,
+        "activation_function": "relu",
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+    }
 
 
 def sinusoids(positions: int, width: int) -> Tensor:

@@ -136,7 +136,8 @@ def seeds_of(recipe: Recipe) -> list[int]:
 
 def _applies(key: str, regularizer: Regularizer) -> bool:
     section, _, rest = key.partition(".")
-    return section != "regularizer" or regularizer.method.varies_along(rest)
+    axes = regularizer.method.axes
+    return section != "regularizer" or axes is None or rest in axes
 
 
 def _check_axis(key: str, values: list[Any]) -> None:
