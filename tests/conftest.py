@@ -62,3 +62,9 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     return skipped((yield), item.path)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if os.name != "posix" and item.get_closest_marker("unix"):
+            item.add_marker(pytest.mark.skip(reason="needs Unix"))

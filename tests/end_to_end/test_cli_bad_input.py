@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -261,6 +260,8 @@ def test_a_full_disk_leaves_nothing_behind(folder, monkeypatch):
 @contextlib.contextmanager
 def no_file_above(size: int):
     """As on a disk that fills up: writing fails in the middle of a file."""
+    import resource
+
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -269,6 +270,7 @@ def no_file_above(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.unix
 @pytest.mark.parametrize("target", ["t", "out", "out.arpa", "out.arpa.gz", "out.arpa.zst"])
 def test_a_disk_that_fills_up_keeps_the_old_file_and_leaves_no_part_of_the_new(target, folder):
     before = (folder / "t").read_bytes()
@@ -278,6 +280,7 @@ def test_a_disk_that_fills_up_keeps_the_old_file_and_leaves_no_part_of_the_new(t
     assert (folder / "t").read_bytes() == before
 
 
+@pytest.mark.unix
 def test_stdout_on_a_full_device(folder):
     code = "from lidstone.cli.main import run; run()"
     with Path("/dev/full").open("w") as full:

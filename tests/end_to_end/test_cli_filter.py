@@ -152,6 +152,7 @@ app(sys.argv[1:])
 """
 
 
+@pytest.mark.unix
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(folder):
     with gzip.open(folder / "in.txt.gz", "wt", compresslevel=1) as file:

@@ -232,6 +232,7 @@ def test_the_name_of_a_model_decides_its_format(tiny):
     assert scores[0] == scores[1] == scores[2]
 
 
+@pytest.mark.unix
 def test_links_pipes_and_devices_stay_what_they_are(tiny):
     (tiny / "link").symlink_to("target")
     run("fit", tiny / "c", "-s", "witten-bell", "-o", tiny / "link")

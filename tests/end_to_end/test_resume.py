@@ -64,6 +64,7 @@ def write(folder, values):
     return path
 
 
+@pytest.mark.unix
 def test_a_killed_training_resumes_to_the_same_result(tmp_path):
     values = lm_values(write_texts(tmp_path), max_steps=300, eval_every=20, patience=4, accumulation=2)
     values["model"]["dropout"] = 0.3  # the state of the random numbers matters
@@ -79,6 +80,7 @@ def test_a_killed_training_resumes_to_the_same_result(tmp_path):
     assert comparable(resumed) == comparable(whole)
 
 
+@pytest.mark.unix
 def test_a_training_killed_after_its_last_step_is_not_trained_further(tmp_path):
     values = lm_values(write_texts(tmp_path), max_steps=40, eval_every=4, patience=1, learning_rate=0.3)
     recipe = write(tmp_path, values)

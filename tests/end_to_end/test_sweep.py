@@ -301,6 +301,7 @@ def always_fails_but_times(job: Job) -> Outcome:
     return pretend(job) if job.timing else always_fails(job)
 
 
+@pytest.mark.unix
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["grid", "tpe"])
 def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path: Path, search: str) -> None:

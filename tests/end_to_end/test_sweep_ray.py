@@ -69,6 +69,7 @@ def test_a_worker_killed_in_a_cell_is_replaced(tmp_path: Path, ray: dict[str, st
     assert len(ended(tmp_path)) == CELLS
 
 
+@pytest.mark.unix
 def test_a_killed_sweep_goes_on(tmp_path: Path, ray: dict[str, str]) -> None:
     process = start(tmp_path, ray, 0.3)
     while len(ended(tmp_path)) < 4:

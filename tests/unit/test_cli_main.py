@@ -135,6 +135,7 @@ def test_an_interrupt_exits_with_130(verb):
     assert run("env").exit_code == 130
 
 
+@pytest.mark.unix
 def test_a_full_device_on_stdout_is_one_error():
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run([*LIDSTONE, "env"], stdout=full, stderr=subprocess.PIPE, text=True)

@@ -228,6 +228,7 @@ def kill_shufflers(monkeypatch, folder):
     return flags
 
 
+@pytest.mark.unix
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["witten-bell", "katz"])

@@ -238,6 +238,7 @@ def run_killed(text, output, stop_at):
     return names
 
 
+@pytest.mark.unix
 @pytest.mark.slow
 def test_a_killed_count_goes_on_where_it_was(tmp_path):
     text, output = tmp_path / "text", tmp_path / "out"
@@ -255,6 +256,7 @@ def test_a_killed_count_goes_on_where_it_was(tmp_path):
     assert not (tmp_path / ".out.counting").exists()
 
 
+@pytest.mark.unix
 @pytest.mark.slow
 def test_a_text_that_changed_after_a_kill_is_counted_anew(tmp_path):
     text, output = tmp_path / "text", tmp_path / "out"

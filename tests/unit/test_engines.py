@@ -115,6 +115,7 @@ def test_nothing_done_in_time_is_none(tmp_path: Path) -> None:
     assert Processes(2).next(timeout=0.0) is None
 
 
+@pytest.mark.unix
 def test_a_worker_that_dies_takes_only_its_own_cell_with_it(tmp_path: Path, workers: list[Processes]) -> None:
     engine = Processes(2, compute=die)
     workers.append(engine)

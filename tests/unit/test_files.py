@@ -28,6 +28,7 @@ def names(folder):
     return sorted(file.name for file in folder.iterdir())
 
 
+@pytest.mark.unix
 def test_what_a_killed_process_leaves_is_removed_by_the_next_writing(tmp_path):
     target = tmp_path / "model.arpa"
     with subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE) as process:

@@ -445,6 +445,7 @@ def test_a_lock_that_was_removed_before_it_was_held_is_taken_again(tmp_path, mon
     second.close()
 
 
+@pytest.mark.unix
 def test_a_link_stays_and_a_device_is_written_to(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")

@@ -158,6 +158,7 @@ def test_sentences_are_only_read_beside_the_record(tmp_path: Path, name: str) ->
         Run.from_dict({**trees.record("katz", 1), "sentences": {"file": name}}, tmp_path / "run.json")
 
 
+@pytest.mark.unix
 def test_sentences_are_a_regular_file_of_an_honest_size(tmp_path: Path) -> None:
     run = Run.from_dict(trees.record("katz", 1), tmp_path / "run.json")
     assert run.sentences_file
