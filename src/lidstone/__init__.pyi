@@ -7,6 +7,10 @@ from lidstone.hf.automatic import smoothed_trainer as smoothed_trainer
 from lidstone.hf.hook import trainer_loss as trainer_loss
 from lidstone.hf.mixin import SmoothedLossMixin as SmoothedLossMixin
 from lidstone.hf.mixture import Mixture as Mixture
+from lidstone.hf.stored_teacher import StoredTeacher as StoredTeacher
+from lidstone.hf.stored_teacher import load_teacher as load_teacher
+from lidstone.hf.teach import teach as teach
+from lidstone.hf.teacher_columns import TeacherCollator as TeacherCollator
 from lidstone.lab.report import Report as Report
 from lidstone.lab.report.comparisons import compare_runs as compare_runs
 from lidstone.loss.explain import explain as explain

@@ -81,3 +81,13 @@ def test_a_table_of_the_first_version_keeps_its_numbers_and_the_old_name_of_its_
     again = ld.AbsoluteDiscounting(discount=0.75).fit(ld.load(FILES / "counts.safetensors"))
     np.testing.assert_array_equal(table.rows, again.rows)
     table.require(again.vocab)
+
+
+def test_a_teacher():
+    teacher = ld.load_teacher(FILES / "teacher")
+    assert [len(taught.labels) for taught in teacher] == [7, 7, 7]
+    assert teacher.signature["models"] == ["3ba063fe85ca1de7"]
+    second = teacher[1]
+    assert second.labels.tolist() == [7, 4, 7, 8, 13, 4, 2]
+    assert second.ids[:2].tolist() == [[27, 32], [23, 27]]
+    assert second.logprobs[0].tolist() == [-2.31787109375, -2.388671875]

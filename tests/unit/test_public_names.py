@@ -30,6 +30,8 @@ NAMES = [
     "SmoothedLossMixin",
     "SmoothingUndefined",
     "SparseTargetCrossEntropy",
+    "StoredTeacher",
+    "TeacherCollator",
     "Vocabulary",
     "VocabularyMismatch",
     "VocabularyParallelCrossEntropy",
@@ -41,6 +43,7 @@ NAMES = [
     "filter_documents",
     "get_smoother",
     "load",
+    "load_teacher",
     "mix",
     "prune",
     "read_arpa",
@@ -48,6 +51,7 @@ NAMES = [
     "signed_split",
     "smoothed_trainer",
     "smoother_names",
+    "teach",
     "trainer_loss",
     "write_arpa",
     "write_kenlm",
@@ -74,11 +78,16 @@ PARAMETERS = {
     "ModifiedKneserNey": "fallback",
     "WittenBell": "",
     "SmoothedCrossEntropy": "table counts gamma gamma_plus gamma_minus form empirical ignore_index reduction schedule",
+    "SparseTargetCrossEntropy": "tail gamma temperature counts ignore_index reduction",
+    "teach": "models sentences output vocab top sample as_rows",
+    "load_teacher": "path verify",
+    "TeacherCollator": "collator teacher",
     "LinearSmoothedCrossEntropy": "table counts gamma gamma_plus gamma_minus form empirical",
 }
 MEMBERS = {
     "Vocabulary": "bos encode events event_count fingerprint from_tokenizer from_words index",
     "Counts": "counts_of_counts drop fingerprint of order stored thresholds tokens totals trie vocab",
+    "StoredTeacher": "add_columns at find k require save_parquet signature",
     "BackoffTable": "base backoffs logprob ngram_probs normalisation_error order perplexity prob require rows sample "
     "save signature token_logprobs vocab",
 }

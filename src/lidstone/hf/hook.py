@@ -20,6 +20,8 @@ from transformers import TrainerCallback
 from lidstone.errors import InputError
 from lidstone.hf.alignment import IGNORED, Aligned, align_causal, evaluation_items
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, LossParts, SmoothedCrossEntropy, SmoothedLoss
+from lidstone.loss.targets import ConstantTensors
+from lidstone.loss.teacher import SparseTargetLoss
 
 Shift = Literal["auto"] | bool
 
@@ -41,6 +43,10 @@ class TrainerLoss:
     """A smoothed loss as the Trainer calls it: `(outputs, labels, num_items_in_batch)`."""
 
     def __init__(self, loss: SmoothedLoss, shift: Shift = "auto") -> None:
+        if isinstance(loss, SparseTargetLoss):
+            raise InputError(
+                "a loss with a teacher needs the columns of the batch", hint="use SmoothedLossMixin with it"
+            )
         if isinstance(loss, LinearSmoothedCrossEntropy):
             raise InputError("the linear loss needs hidden states, not logits", hint="use SmoothedLossMixin with it")
         check_loss(loss)
@@ -141,7 +147,7 @@ class PartsCallback(TrainerCallback):
 
 
 class PartsMeter:
-    """Sums nll, plus and minus over micro-batches; reads their mean per optimizer step, as the Trainer's loss is.
+    """Sums the parts of a loss over micro-batches; reads their mean per optimizer step, as the Trainer's loss is.
 
     Labels that the table never predicts are counted as well; their number is read only if there are any.
 
@@ -161,8 +167,9 @@ class PartsMeter:
         self._sums: Tensor | None = None
         self._steps: set[int] = set()
 
-    def add(self, parts: LossParts, step: int, never_predicted: Tensor) -> None:
+    def add(self, parts: Any, step: int, never_predicted: Tensor) -> None:
         """Add one micro-batch of this optimizer step; does not wait for the device."""
+        self._names = parts._fields[1:]
         sums = torch.stack([*parts[1:], never_predicted.sum()]).detach().float()
         self._sums = sums if self._sums is None else self._sums + sums
         self._steps.add(step)
@@ -177,7 +184,7 @@ class PartsMeter:
         *parts, never_predicted = sums.tolist()
         scale = factor / processes / len(self._steps)
         self.clear()
-        found: dict[str, float] = dict(zip(("nll", "plus", "minus"), (scale * part for part in parts), strict=True))
+        found: dict[str, float] = dict(zip(self._names, (scale * part for part in parts), strict=True))
         return {**found, "never_predicted": int(never_predicted)} if never_predicted else found
 
 
@@ -235,8 +242,8 @@ def logits_of(outputs: Any) -> Tensor:
 
 
 def move_to(loss: SmoothedLoss, like: Tensor) -> None:
-    """Move table and class weights to the device of the logits, once."""
-    parts = (part for part in (loss.targets, loss.class_weights) if part is not None)
+    """Move tables, tails and class weights to the device of the logits, once."""
+    parts = (part for part in loss.modules() if isinstance(part, ConstantTensors))
     if any(tensor.device != like.device for part in parts for tensor in part.constants().values()):
         loss.to(like.device)
 

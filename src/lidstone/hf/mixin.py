@@ -5,6 +5,8 @@
 
 Tokens of a prompt that is masked with -100 are history too. Padding on either side is neither predicted nor history.
 Documents packed with `position_ids` do not see each other. A model's own auxiliary losses are not added.
+
+A loss with a teacher (`SparseTargetCrossEntropy`) reads it from the columns of the batch that `TeacherCollator` makes.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from lidstone.errors import InputError, RunError
 from lidstone.hf.alignment import Aligned, align_causal, align_decoder
 from lidstone.hf.hook import PartsMeter, check_arguments, check_loss, check_model, logits_of, move_to
 from lidstone.hf.projection import Projection
-from lidstone.loss.losses import LinearSmoothedCrossEntropy, LossParts, SmoothedLoss
+from lidstone.hf.stored_teacher import COLUMNS
+from lidstone.hf.teacher_columns import teacher_columns
+from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedLoss
+from lidstone.loss.teacher import LinearSparseTargetCrossEntropy
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -35,6 +40,7 @@ class SmoothedLossMixin(Trainer):
     """
 
     loss_is_scaled_for_ga = True
+    _signature_columns: Any
 
     def __init__(self, *args: Any, smoothed_loss: SmoothedLoss, **kwargs: Any) -> None:
         if kwargs.get("compute_loss_func") is not None:
@@ -72,33 +78,44 @@ class SmoothedLossMixin(Trainer):
             parts, outputs = self._parts(model, inputs, num_items_in_batch)
         finally:
             self.smoothed_loss.train(before)  # the user's own calls, after evaluate(), are in the user's mode
-        parts = LossParts(*(part * self._share(num_items_in_batch) for part in parts))
+        parts = parts._make(part * self._share(num_items_in_batch) for part in parts)
         if model.training and torch.is_grad_enabled():
             self.meter.add(parts, self.state.global_step, self._never_predicted)
         return (parts.total, outputs) if return_outputs else parts.total
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Add nll, plus and minus to the lines of the training log."""
+        """Add nll and the other parts of the loss to the lines of the training log."""
         if "loss" in logs:
             logs.update(self.meter.read(self.args.world_size))
         super().log(logs, *args, **kwargs)
 
-    def _parts(self, model: Any, inputs: Mapping[str, Any], num_items: Any) -> tuple[LossParts, Any]:
+    def _parts(self, model: Any, inputs: Mapping[str, Any], num_items: Any) -> tuple[Any, Any]:
         labels, histories = self._align(inputs)
         move_to(self.smoothed_loss, labels)
         self._never_predicted = self.smoothed_loss.never_predicted(labels)
-        rest = {name: value for name, value in inputs.items() if name not in ("labels", "shift_labels", "folds")}
-        if isinstance(self.smoothed_loss, LinearSmoothedCrossEntropy):
+        own = {"labels", "shift_labels", "folds", *COLUMNS}
+        rest = {name: value for name, value in inputs.items() if name not in own}
+        given = {"labels": labels, "histories": histories, "num_items": num_items, **self._columns(inputs)}
+        if isinstance(self.smoothed_loss, (LinearSmoothedCrossEntropy, LinearSparseTargetCrossEntropy)):
             return self.projection(
-                model,
-                rest,
-                lambda hidden, weight, bias: self.smoothed_loss(hidden, weight, labels, histories, num_items, bias),
+                model, rest, lambda hidden, weight, bias: self.smoothed_loss(hidden, weight, bias=bias, **given)
             )
         outputs = model(**rest)
         logits = logits_of(outputs)
         move_to(self.smoothed_loss, logits)
-        folds = {} if inputs.get("folds") is None else {"folds": inputs["folds"]}
-        return self.smoothed_loss(logits, labels, histories, num_items, **folds), outputs
+        return self.smoothed_loss(logits, **given), outputs
+
+    def _columns(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What only some losses take from a batch: folds, and the columns of a teacher."""
+        shift = not self._has_encoder and inputs.get("shift_labels") is None
+        ids, logprobs = teacher_columns(inputs, shift)
+        found = {"folds": inputs.get("folds"), "ids": ids, "logprobs": logprobs}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _set_signature_columns_if_needed(self) -> None:
+        """Keep the columns of a teacher when the Trainer removes those that the model does not read."""
+        super()._set_signature_columns_if_needed()
+        self._signature_columns = list(dict.fromkeys([*self._signature_columns, *COLUMNS]))
 
     def _align(self, inputs: Mapping[str, Any]) -> Aligned:
         if self._has_encoder:
