@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -201,3 +203,38 @@ def test_a_batch_without_teacher_is_refused(tmp_path: Any) -> None:
 def test_a_row_of_another_text_is_refused(teacher: Any) -> None:
     with pytest.raises(InputError, match="is no sentence of the teacher"):
         ld.TeacherCollator(Pad(), teacher)([row()])
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "distillation.md"
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks one after the other, with tiny things behind the names that a reader has of his own."""
+    trl = pytest.importorskip("trl", reason="TRL is not installed")
+    from datasets import Dataset
+    from test_integrations import WORDS, texts, tokenizer
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    monkeypatch.chdir(tmp_path)
+    tok, size = tokenizer(), len(WORDS)
+    config = GPT2Config(vocab_size=size, n_embd=8, n_layer=1, n_head=2, n_positions=64, bos_token_id=1, eos_token_id=1)
+    rows = [[1, *tok(text)["input_ids"], 1] for text in texts(40)]
+
+    def pad(batch: list[dict[str, list[int]]]) -> dict[str, Tensor]:
+        return Pad(0)([{**item, "labels": item["input_ids"]} for item in batch])
+
+    values = {**arguments(tmp_path, max_steps=2).to_dict(), "bf16": False}
+    found = {
+        "tokenizer": tok, "big": GPT2LMHeadModel(config), "small": GPT2LMHeadModel(config), "rows": rows, "pad": pad,
+        "arguments": arguments(tmp_path, max_steps=2),
+        "sft_arguments": trl.SFTConfig(**values, eos_token=None, pad_token=None, max_length=64),
+        "dataset": Dataset.from_list([{"input_ids": row} for row in rows]),
+    }  # fmt: skip
+    code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
+    assert len(code) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the frameworks, about tiny models and CPUs
+        for block in code:
+            exec(compile(block, PAGE.name, "exec"), found)
+    assert found["parts"].kl > 0 and found["trainer"].state.log_history[0]["kl"] > 0

@@ -24,6 +24,7 @@ SETTINGS = {
     "smoother": {"smoother": "katz", "gamma": 0.1},
     "residual": {"smoother": "witten-bell", "gamma": 0.5},
     "reverse_kl": {"smoother": "witten-bell", "gamma": 0.1},
+    "distillation": {"gamma": 0.5, "teacher": {"runs": [1]}},
 }
 LM = {"task": "lm", "corpus": {"name": "embedded"}}
 

@@ -39,6 +39,7 @@ VERBS = {
     "evaluate": "Evaluate a trained model.",
     "translate": "Translate text with a trained model.",
     "generate": "Continue text with a trained model.",
+    "teach": "Store what trained models say of a text, to train others on it.",
     "sweep": "Search settings and train the best with every seed; can be interrupted.",
     "compare": "Test whether one run is better than another.",
     "report": "Tables and figures of finished runs.",

@@ -76,6 +76,12 @@ class StoredTeacher:
         """The places for words at each position."""
         return int(self.shards[0].ids.shape[1])
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The signature, with the bytes of a position."""
+        size = sum(array.nbytes for shard in self.shards for array in shard)
+        return {**self.signature, "bytes_per_position": round(size / max(int(self.ends[-1]), 1), 2)}
+
     def __len__(self) -> int:
         return len(self.ends)
 

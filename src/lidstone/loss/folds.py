@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lidstone.errors import InputError
 from lidstone.loss.checks import check_histories, check_shapes
-from lidstone.loss.losses import LossParts, SmoothedCrossEntropy, SmoothedLoss
+from lidstone.loss.losses import SmoothedCrossEntropy, SmoothedLoss
 from lidstone.loss.targets import shift_right
 from lidstone.ngram.table import BackoffTable
 
@@ -25,6 +25,7 @@ class FoldedCrossEntropy(SmoothedLoss):
     """Cross-entropy on logits, regularized by the table of each position's fold.
 
     `folds` numbers the rows (batch,) or the labels (batch, time); `SmoothedLossMixin` takes it from the batch.
+    With make=SparseTargetCrossEntropy the tables are the tails of a teacher, whose columns go to the call.
 
     >>> from lidstone import Vocabulary, WittenBell, count
     >>> vocab, halves = Vocabulary(size=4, eos=0), ([[1, 2]], [[3, 1]])
@@ -35,8 +36,10 @@ class FoldedCrossEntropy(SmoothedLoss):
     1.3863
     """
 
-    def __init__(self, tables: Sequence[BackoffTable], **options: Any) -> None:
-        """Table k was fitted without fold k; `options` are those of `SmoothedCrossEntropy` without counts."""
+    def __init__(
+        self, tables: Sequence[BackoffTable], *, make: type[SmoothedLoss] = SmoothedCrossEntropy, **options: Any
+    ) -> None:
+        """Table k was fitted without fold k; `options` are those of `make` without counts."""
         own = {key: options[key] for key in ("ignore_index", "reduction", "schedule") if key in options}
         super().__init__(**own)
         if len(tables) < 2 or self.reduction == "none" or options.get("empirical", "token") != "token":
@@ -44,9 +47,7 @@ class FoldedCrossEntropy(SmoothedLoss):
                 f"folds need two tables or more, not {len(tables)}, the token as empirical distribution, and a sum",
                 hint='pass one table per fold, empirical="token", and reduction="mean" or "sum"',
             )
-        self.losses: Any = nn.ModuleList(
-            SmoothedCrossEntropy(table, **{**options, "reduction": "sum"}) for table in tables
-        )
+        self.losses: Any = nn.ModuleList(make(table, **{**options, "reduction": "sum"}) for table in tables)
         self.progress = 0.0
 
     @property
@@ -77,14 +78,15 @@ class FoldedCrossEntropy(SmoothedLoss):
         histories: Tensor | None = None,
         num_items: Tensor | int | float | None = None,
         folds: Tensor | None = None,  # (batch,) or (batch, time)
-    ) -> LossParts:
-        """As `SmoothedCrossEntropy.forward`; the sum over the folds. Plain NLL in eval mode."""
+        **columns: Tensor,  # of a teacher, (batch, time, k)
+    ) -> Any:
+        """As `make.forward`; the sum over the folds. Plain NLL in eval mode."""
         check_shapes(logits, labels)
         if num_items is None and self.reduction == "mean":
             num_items = (labels != self.ignore_index).sum().clamp(min=1)
-        if not self._training:
-            plain: LossParts = self.losses[0](logits, labels, histories, num_items)
-            return plain
+        given = {"histories": histories, "num_items": num_items, **columns}
+        if not self._training or not (labels != self.ignore_index).any():
+            return self.losses[0](logits, labels, **given)
         owners = self._owners(labels, folds)
         first = self.losses[0].targets
         check_histories(labels, histories, first.order)
@@ -96,10 +98,9 @@ class FoldedCrossEntropy(SmoothedLoss):
             rows = torch.nonzero(kept.any(1))[:, 0]
             own = torch.where(kept, labels, self.ignore_index)[rows]
             if len(rows):
-                found.append(loss(logits[rows], own, histories[rows], 1 if num_items is None else num_items))
-        if not found:  # every label is ignored
-            return LossParts(*[logits.sum() * 0] * 4)
-        return LossParts(*(torch.stack(parts).sum() for parts in zip(*found, strict=True)))
+                here = {name: column[rows] for name, column in {"histories": histories, **columns}.items()}
+                found.append(loss(logits[rows], own, num_items=1 if num_items is None else num_items, **here))
+        return found[0]._make(torch.stack(parts).sum() for parts in zip(*found, strict=True))
 
     def _owners(self, labels: Tensor, folds: Tensor | None) -> Tensor:
         """The fold of each label, (batch, time)."""

@@ -34,6 +34,7 @@ from lidstone.errors import FileFormatError, printable
 from lidstone.loss.schedule import Kind, Schedule
 
 if TYPE_CHECKING:
+    from lidstone.hf.stored_teacher import StoredTeacher
     from lidstone.loss.losses import SmoothedLoss
     from lidstone.ngram.counts import Counts
     from lidstone.ngram.table import BackoffTable
@@ -58,6 +59,7 @@ METHODS = {
     "noising": MethodLabel("Noising", "Data noising"),
     "reverse_kl": MethodLabel("Reverse KL", "Reverse KL to the n-gram model"),
     "ndp": MethodLabel("NDP", "Next-distribution prediction"),
+    "distillation": MethodLabel("Distillation", "Distillation from a teacher"),
     "residual": MethodLabel("Residual", "N-gram residual", stands_alone=False),
     "smoother": MethodLabel("smoother", "Smoother"),  # runs are named after the smoother instead
 }
@@ -111,6 +113,8 @@ class TrainingText:
     """the text that the table is fitted to, if it is not the training text"""
     given: BackoffTable | None = None
     """the table of `regularizer.table`"""
+    teacher: StoredTeacher | None = None
+    """the teacher of `regularizer.teacher`, at the positions of the stream"""
 
     def count(self, order: int, stream: NDArray[Any] | None = None) -> Counts:
         """Counts of the training text, or of another, from the cache if they are there."""
@@ -133,15 +137,11 @@ class TrainingText:
         counts = counts or self.count(settings.order, self.more)
         return self.fit(str(settings.smoother), settings.make_smoother(counts, self.valid), counts)
 
-    def folds(self, number: int) -> NDArray[np.int64]:
-        """The fold of each sentence: sentence i belongs to fold i mod k."""
-        return np.arange(len(self.lengths)) % number
-
     def fold_tables(self, settings: Regularizer, number: int) -> list[BackoffTable]:
         """One table per fold, fitted to the training text without the sentences of that fold."""
         from lidstone.ngram.counts import count
 
-        owner = np.repeat(self.folds(number), self.lengths)
+        owner = folds_of(self.lengths, number)
         counted = (count(self.stream[owner != fold], self.vocab, settings.order) for fold in range(owner.max() + 1))
         return [self.table(settings, counts) for counts in counted]
 
@@ -161,14 +161,23 @@ class TrainingText:
         return thing
 
 
+def folds_of(lengths: NDArray[Any], number: int) -> NDArray[np.int64]:
+    """The fold of each token of sentences: sentence i belongs to fold i mod k.
+
+    >>> folds_of(np.array([1, 2, 1]), 2).tolist()
+    [0, 1, 1, 0]
+    """
+    return np.repeat(np.arange(len(lengths)) % number, lengths)
+
+
 class TrainingMethod:
     """Plain cross-entropy; a method overrides the steps that it changes."""
 
     kind: str
     tasks: tuple[str, ...] = ("lm", "mt")
     """what it can train"""
-    has_smoother = False
-    """whether it needs the key `smoother`; otherwise the key is an error"""
+    has_smoother: bool | None = False
+    """whether it needs the key `smoother`; otherwise the key is an error; None: it may have it"""
     has_folds = False
     """whether it can take the key `folds`"""
     axes: tuple[str, ...] | None = ("gamma",)
@@ -195,6 +204,10 @@ class TrainingMethod:
 
     def change_model(self, settings: Regularizer, text: TrainingText, model: Any) -> None:
         """Change the untrained model."""
+
+    def marks(self, settings: Regularizer, lengths: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+        """Numbers of the labels that batches are to hold, by name; `lengths` are those of the sentences."""
+        return {"folds": folds_of(lengths, settings.folds)} if settings.folds else {}
 
     def batch_change(self, settings: Regularizer, text: TrainingText, model: Any) -> BatchChange | None:
         """What changes the batches of training; None: nothing."""
@@ -300,18 +313,47 @@ class ScheduleSection(Section):
         return Schedule(self.kind, end=self.final, share=min(1.0, self.steps / steps) if self.steps else 1.0)
 
 
+class TeacherSettings(Section):
+    """Who teaches, how, and what of it is kept: see `lidstone.teach`."""
+
+    runs: tuple[int | str, ...] = Field(min_length=1)
+    """The networks: folders of runs; or seeds, with which this recipe's network is trained without a regularizer."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """For seeds: what those recipes have instead, by dotted key, such as {model.dropout: 0.15}."""
+    weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """One for each of the runs; equal by default."""
+    cross_fit: bool = False
+    """Run i of K was trained without the sentences i mod K (seeds: it is), and teaches these alone."""
+    weight: Annotated[float, Field(ge=0, le=1)] | Literal["em"] = 0.0
+    """Of the smoother's table beside the networks; em: the best for the validation text."""
+    k: Positive | None = 64
+    """How many words are kept at each position; null: all."""
+    sample: bool = False
+    """Draw k words, without bias, instead of keeping the most probable ones."""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """Softens the teacher before its words are kept."""
+    tail: Literal["drop", "renormalize", "uniform", "unigram", "table"] = "uniform"
+    """What the other words have; table: in proportion to the smoother's table."""
+
+    @field_validator("runs", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, (int, str)) else value
+
+
 class Regularizer(Section):
     """What is added to the cross-entropy: a smoother as regularizer, or a baseline."""
 
-    LATER = frozenset({"noise", "folds", "text", "table"})
+    LATER = frozenset({"noise", "folds", "text", "table", "teacher"})
 
     name: Name = ""
     """The label in tables; by default the smoother or the kind."""
     kind: MethodKind = "none"
     """none, smoother (implied by `smoother:`), label_smoothing, unigram_label_smoothing, confidence_penalty, noising,
-    reverse_kl, ndp or residual; all but the first two have the one strength gamma. residual adds gamma times the
-    log-probabilities of a smoother to the logits; noising replaces tokens of the training text; reverse_kl adds gamma
-    KL(q || p~) of a smoother; ndp mixes the target with the n-gram frequencies of the text."""
+    reverse_kl, ndp, residual or distillation; all but the first two have the one strength gamma. residual adds gamma
+    times the log-probabilities of a smoother to the logits; noising replaces tokens of the training text; reverse_kl
+    adds gamma KL(q || p~) of a smoother; ndp mixes the target with the n-gram frequencies of the text; distillation
+    mixes it with a teacher."""
     smoother: str | None = None
     """Name of a smoother, such as jelinek-mercer; null for none."""
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -337,6 +379,8 @@ class Regularizer(Section):
     """The text that the table is fitted to, if not the training text: files, globs, or the name of a corpus."""
     table: str | None = None
     """A table instead of a smoother: a file of lidstone, ARPA, or a KenLM trie, over the tokens of the run."""
+    teacher: TeacherSettings | None = None
+    """distillation: who teaches; the target is (1 - gamma) onehot + gamma teacher."""
 
     @property
     def strengths(self) -> tuple[float, float]:
@@ -403,12 +447,15 @@ class Regularizer(Section):
             raise ValueError("give either gamma or gamma_plus and gamma_minus")
         if self.table is not None and (self.smoother, self.parameters, self.text) != (None, {}, ()):
             raise ValueError("give either a table or a smoother with its parameters and its text")
-        if self.method.has_smoother != (self.smoother is not None or self.table is not None):
+        with_table = self.smoother is not None or self.table is not None
+        if self.method.has_smoother not in (None, with_table):
             raise ValueError(f"kind {self.kind} and smoother {self.smoother or self.table} contradict each other")
-        if self.text and not self.method.has_smoother:
+        if self.text and not with_table:
             raise ValueError(f"text is that of a smoother's table, and kind {self.kind} has none")
         if self.folds and (self.text or self.table):
             raise ValueError("folds are those of the training text: leave out text and table")
+        if (self.teacher is not None) != (self.kind == "distillation"):
+            raise ValueError("kind distillation needs a teacher, and no other kind has one")
         self.method.check(self)
         if self.folds is not None and not self.method.has_folds:
             raise ValueError(f"folds are for a smoother's table, and kind {self.kind} has none")

@@ -244,6 +244,9 @@ def _relative_to(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
     for method in (values.get("regularizer"), *(methods if isinstance(methods, list) else ())):
         if isinstance(method, dict):
             method |= {key: _join_found(folder, method[key]) for key in ("text", "table") if key in method}
+            teacher = method.get("teacher")
+            if isinstance(teacher, dict) and "runs" in teacher:
+                method["teacher"] = {**teacher, "runs": _join_found(folder, teacher["runs"])}
     return values
 
 

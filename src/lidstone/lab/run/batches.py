@@ -14,7 +14,7 @@ positions of the inputs that predict them, so they need not be shifted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Arrays = dict[str, NDArray[np.int64]]
+Marks = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,11 @@ def shuffled_batches(
 
 
 def sentence_batches(
-    sentences: Sequence[Ids], *, eos: int, limit: int, size: BatchSize, seed: int, folds: Ids | None = None
+    sentences: Sequence[Ids], *, eos: int, limit: int, size: BatchSize, seed: int, marks: Marks | None = None
 ) -> Batches:
     """One sequence per sentence, which is given without eos; `limit` is the longest that the model reads.
 
-    `folds` numbers the sentences; then batches hold the number of each label, under `folds`.
+    `marks` are numbers of the labels, sentence after sentence; batches hold them under their names.
 
     >>> batch = sentence_batches([np.array([5, 6])], eos=2, limit=8, size=BatchSize(tokens=8), seed=1)[0]
     >>> batch["input_ids"].tolist(), batch["labels"].tolist()
@@ -88,14 +89,15 @@ def sentence_batches(
         for start, _, end in pieces(len(sentence) + 1, limit, overlap=0)
     ]
     rows = [np.concatenate([[eos], sentences[number], [eos]])[start : end + 1] for number, start, end in cuts]
-    marks = None if folds is None else [np.full(end - start, folds[number]) for number, start, end in cuts]
-    return _row_batches(rows, eos, size, seed, marks)
+    first = np.cumsum([0, *(len(sentence) + 1 for sentence in sentences)])
+    own = [slice(first[number] + start, first[number] + end) for number, start, end in cuts]
+    return _row_batches(rows, eos, size, seed, own, marks or {})
 
 
 def block_batches(
-    stream: Ids, *, eos: int, block: int, size: BatchSize, seed: int, folds: Ids | None = None
+    stream: Ids, *, eos: int, block: int, size: BatchSize, seed: int, marks: Marks | None = None
 ) -> Batches:
-    """One sequence per block of a packed text in which every sentence ends with eos; `folds` numbers its tokens.
+    """One sequence per block of a packed text in which every sentence ends with eos; `marks` number its tokens.
 
     >>> batches = block_batches(np.array([5, 6, 2, 7, 2]), eos=2, block=3, size=BatchSize(tokens=6), seed=1)
     >>> sorted(batches[0]["labels"].tolist())
@@ -104,21 +106,22 @@ def block_batches(
     whole = np.concatenate([[eos], stream])
     starts = range(0, len(stream), block)
     rows = [whole[start : start + block + 1] for start in starts]
-    marks = None if folds is None else [folds[start : start + block] for start in starts]
-    return _row_batches(rows, eos, size, seed, marks)
+    return _row_batches(rows, eos, size, seed, [slice(start, start + block) for start in starts], marks or {})
 
 
-def _row_batches(rows: Sequence[Ids], eos: int, size: BatchSize, seed: int, marks: Sequence[Ids] | None) -> Batches:
-    """Batches of rows whose labels are the inputs moved by one; `marks` are the folds of the labels."""
+def _row_batches(
+    rows: Sequence[Ids], eos: int, size: BatchSize, seed: int, own: Sequence[slice], marks: Marks
+) -> Batches:
+    """Batches of rows whose labels are the inputs moved by one, with the marks that are each row's own."""
     if not rows:
         raise InputError("there is no training text", hint="check the files and the filters of the corpus")
 
     def make(group: NDArray[np.int64]) -> Arrays:
         chosen = [rows[number] for number in group]
         labels = padded([row[1:] for row in chosen], IGNORED)
-        folds = {} if marks is None else {"folds": padded([marks[number] for number in group], 0)}
+        more = {name: padded([values[own[number]] for number in group], 0) for name, values in marks.items()}
         inputs = padded([row[:-1] for row in chosen], eos)
-        return {"input_ids": inputs, "labels": labels, "shift_labels": labels, **folds}
+        return {"input_ids": inputs, "labels": labels, "shift_labels": labels, **more}
 
     lengths = np.array([len(row) - 1 for row in rows])
     return Batches(shuffled_batches(lengths, size, seed), make, int(lengths.max()))

@@ -56,11 +56,14 @@ def identity(
 ) -> str:
     """The id of a run, from values that its record has: the checksums of the corpus and the vocabulary's hash.
 
-    `source` is the text or the file of the table, if it is not the training text: its content counts, not its path.
+    `source` is the text or the file of the table, if it is not the training text: its content counts, not its path;
+    and the ids of a teacher's runs.
     """
-    config = recipe.to_dict()
+    config, given = recipe.to_dict(), dict(source or {})
     for key in {"text", "table"} & set(config["regularizer"]):
-        config["regularizer"][key] = dict(source or {})["sha256"]
+        config["regularizer"][key] = given["sha256"]
+    if "teacher" in given:
+        config["regularizer"]["teacher"]["runs"] = given["teacher"]
     for section in _IRRELEVANT:
         config.pop(section, None)
     for key in ("threads", "report_to"):

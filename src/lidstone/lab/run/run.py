@@ -124,6 +124,8 @@ def train_run(
     _save_model(recipe, prepared, folder, setup.model)
     scores = scorer.test(setup.model)
     record = _record(recipe, prepared, folder, setup.model, setup.loss, fitted, scores.metrics) | scores.further
+    if setup.teacher is not None:
+        record["signature"]["teacher"] = setup.teacher.facts
     total = fitted.seconds_before + time.perf_counter() - began
     record["cost"] |= {"total_seconds": total, "peak_memory_bytes": peak_memory()}
     write_record(folder, record, scores.sentences)

@@ -18,10 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lidstone.errors import DataError, InputError, RunError
-from lidstone.files import hash_file
+from lidstone.files import hash_file, read_json
 from lidstone.lab.corpus.named import CORPORA, cache_root
 from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.corpus.prepare import is_clean, prepare_corpus
@@ -35,6 +33,7 @@ from lidstone.text.inputs import expand
 from lidstone.text.reader import read_lines
 
 if TYPE_CHECKING:
+    from lidstone.hf.stored_teacher import StoredTeacher
     from lidstone.loss.losses import SmoothedLoss
     from lidstone.ngram.table import BackoffTable
 
@@ -54,6 +53,7 @@ class Setup:
     loss: SmoothedLoss
     batch_change: BatchChange | None = None
     """what the method does to the batches of training"""
+    teacher: StoredTeacher | None = None
 
 
 def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
@@ -62,11 +62,12 @@ def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
 
     if recipe.training.threads is not None:
         torch.set_num_threads(recipe.training.threads)
-    model, settings, text = (
-        make_model(recipe, prepared),
-        recipe.regularizer,
-        training_text(prepared, recipe.regularizer),
-    )
+    model, settings = make_model(recipe, prepared), recipe.regularizer
+    text = training_text(prepared, settings)
+    if settings.teacher is not None:
+        from lidstone.lab.run.teaching import recipe_teacher
+
+        text = replace(text, teacher=recipe_teacher(recipe, prepared, text))
     with first_process_first():
         settings.method.change_model(settings, text, model)
         batch_change = settings.method.batch_change(settings, text, model)
@@ -76,7 +77,7 @@ def set_up(recipe: Recipe, prepared: Prepared) -> Setup:
     steps = recipe.training.steps(len(batches), process_count())
     with first_process_first():
         loss = make_loss(settings, text, steps, linear=_takes_hidden_states(recipe))
-    return Setup(model, batches, loss, batch_change)
+    return Setup(model, batches, loss, batch_change, text.teacher)
 
 
 def training_text(prepared: Prepared, settings: Regularizer | None = None) -> TrainingText:
@@ -90,14 +91,25 @@ def training_text(prepared: Prepared, settings: Regularizer | None = None) -> Tr
 
 
 def table_source(prepared: Prepared, settings: Regularizer) -> dict[str, Any] | None:
-    """The content of the text or file of a recipe's table, for run.json; None for the training text."""
+    """The content of the text or file of a recipe's table, and its teacher's runs; None for the training text alone."""
+    found: dict[str, Any] = {}
     if settings.table:
-        return {"sha256": hash_file(_existing(settings.table))}
-    if not settings.text:
-        return None
-    text = table_text(prepared, settings.text)
-    checksum = hashlib.sha256(text.stream.astype("<i4").tobytes()).hexdigest()
-    return {"sha256": checksum, "sentences": len(text), "tokens": len(text.stream)}
+        found = {"sha256": hash_file(_existing(settings.table))}
+    elif settings.text:
+        text = table_text(prepared, settings.text)
+        checksum = hashlib.sha256(text.stream.astype("<i4").tobytes()).hexdigest()
+        found = {"sha256": checksum, "sentences": len(text), "tokens": len(text.stream)}
+    if settings.teacher is not None and any(isinstance(run, str) for run in settings.teacher.runs):
+        found["teacher"] = [run if isinstance(run, int) else _id_of(run) for run in settings.teacher.runs]
+    return found or None
+
+
+def _id_of(folder: str) -> str:
+    """The id of a finished run."""
+    record = Path(folder) / "run.json"
+    if not record.is_file():
+        raise DataError(f"there is no run {folder}", hint="check regularizer.teacher.runs: folders with run.json")
+    return str(read_json(record)["id"])
 
 
 def table_text(prepared: Prepared, names: Sequence[str]) -> Sentences:
@@ -216,17 +228,15 @@ def make_batches(recipe: Recipe, prepared: Prepared, reach: int | None = None) -
             check_pair_lengths(list(other.source or ()), list(other.target), limit, name)
         sources, targets = list(split.source), list(split.target)
         return pair_batches(sources, targets, eos=eos, pad=PAD, limit=limit, size=size, seed=seed)
-    number = recipe.regularizer.folds
-    folds = None if number is None else training_text(prepared).folds(number)
+    marks = recipe.regularizer.method.marks(recipe.regularizer, split.target.lengths)
     if training.block_length is None:
-        return sentence_batches(list(split.target), eos=eos, limit=limit, size=size, seed=seed, folds=folds)
+        return sentence_batches(list(split.target), eos=eos, limit=limit, size=size, seed=seed, marks=marks)
     if training.block_length > limit:
         raise InputError(
             f"blocks of {training.block_length} tokens are longer than the model reads, {limit}",
             hint="set training.block_length lower",
         )
-    folds = None if folds is None else np.repeat(folds, split.target.lengths)
-    return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed, folds=folds)
+    return block_batches(split.target.stream, eos=eos, block=training.block_length, size=size, seed=seed, marks=marks)
 
 
 def cached_corpus(recipe: Recipe, key: str | None = None) -> Prepared:
