@@ -13,12 +13,12 @@ from lidstone.hf.teach import teach as teach
 from lidstone.hf.teacher_columns import TeacherCollator as TeacherCollator
 from lidstone.lab.report import Report as Report
 from lidstone.lab.report.comparisons import compare_runs as compare_runs
-from lidstone.loss.explain import explain as explain
 from lidstone.loss.losses import LinearSmoothedCrossEntropy as LinearSmoothedCrossEntropy
 from lidstone.loss.losses import SmoothedCrossEntropy as SmoothedCrossEntropy
 from lidstone.loss.parallel import VocabularyParallelCrossEntropy as VocabularyParallelCrossEntropy
 from lidstone.loss.schedule import Schedule as Schedule
 from lidstone.loss.split import SignedSplit as SignedSplit
+from lidstone.loss.split import explain as explain
 from lidstone.loss.split import signed_split as signed_split
 from lidstone.loss.teacher import LinearSparseTargetCrossEntropy as LinearSparseTargetCrossEntropy
 from lidstone.loss.teacher import SparseTargetCrossEntropy as SparseTargetCrossEntropy

@@ -9,8 +9,7 @@ import pytest
 from tests.smoothing_cases import ORDERS, SMOOTHERS, counted, empirical, fitted, text_histories
 
 from lidstone.errors import InputError, VocabularyMismatch
-from lidstone.loss.explain import explain, explorer_data
-from lidstone.loss.split import signed_split
+from lidstone.loss.split import explain, explorer_data, signed_split
 from lidstone.ngram.counts import count
 from lidstone.ngram.smoothers.add_lambda import AddLambda
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey

@@ -24,7 +24,7 @@ from lidstone.cli.inputs import (
 from lidstone.errors import InputError, LidstoneError
 
 if TYPE_CHECKING:
-    from lidstone.loss.explain import Explanation
+    from lidstone.loss.split import Explanation
     from lidstone.ngram.counts import Counts
     from lidstone.ngram.table import BackoffTable
     from lidstone.text.vocabulary import Vocabulary
@@ -185,7 +185,7 @@ def explain(
 
     Words are sorted by the larger of p and p~.
     """
-    from lidstone.loss.explain import explain as explain_history
+    from lidstone.loss.split import explain as explain_history
     from lidstone.ngram.formats.safetensors import load_counts
 
     check_counts_input(counts)
@@ -211,16 +211,14 @@ def encode_history(text: str, vocab: Vocabulary, order: int) -> list[int]:
 
 def explanation(found: Explanation, counts: Counts, number: int) -> dict[str, Any]:
     """Z and the leading words with their c, p, p~, p+ and p-; of an unseen history only p~ is defined."""
-    from lidstone.loss.explain import followers_of
+    from lidstone.loss.split import followers_of
 
-    seen, vocab = found.count > 0, counts.vocab
-    followers = followers_of(counts, found.history)
+    seen = found.count > 0
+    often = followers_of(counts, found.history)[found.leading(number)].tolist()
     words = []
-    for word in found.leading(number).tolist():
-        values = {"p": found.p[word], "p~": found.smoothed[word], "p+": found.plus[word], "p-": found.minus[word]}
-        numbers = {name: float(value) if seen or name == "p~" else None for name, value in values.items()}
-        string = vocab.tokens[word] if vocab.tokens else str(word)
-        words.append({"word": string, "c": int(followers[word]), **numbers})
+    for (word, *values), times in zip(found.top(number, counts.vocab.tokens), often, strict=True):
+        numbers = {name: value if seen or name == "p~" else None for name, value in zip(COLUMNS, values, strict=True)}
+        words.append({"word": word, "c": times, **numbers})
     note = {"note": found.note} if found.note else {}
     return {"count": found.count, "z": found.z if seen else None, "words": words, **note}
 

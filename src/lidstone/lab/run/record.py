@@ -155,7 +155,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 
 def write_explorer(recipe: Recipe, output: str | Path, prepared: Prepared | None = None) -> Path | None:
     """Write `explorer.json` into the folder of runs; None if no method has a smoother that is defined."""
-    from lidstone.loss.explain import explorer_data
+    from lidstone.loss.split import explorer_data
 
     methods = [method for method in recipe.methods or (recipe.regularizer,) if method.smoother]
     if not methods:
