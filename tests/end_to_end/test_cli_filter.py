@@ -44,6 +44,53 @@ def test_lines_in_lines_out_and_talk_on_stderr(folder):
     assert b"kept 3 of 3 documents" in result.stderr and b"smoother:witten-bell" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("verb", "options", "place"),
+    [("filter", (), 0), ("score", ("--sentences",), 3), ("score", ("--words",), None)],
+)
+def test_a_coprocess_gets_its_answer_before_the_next_line(folder, verb, options, place):
+    lines = ["the cat", "a dog saw the cat", ""]
+    ready = invoke(verb, folder / "a.table", "-", *options, stdin="".join(f"{line}\n" for line in lines)).stdout
+    command = [sys.executable, "-m", "lidstone", verb, str(folder / "a.table"), "-", *options, "--line-buffered"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as running:
+        answers = []
+        for line in lines:
+            print(line, file=running.stdin)
+            answers.append(running.stdout.readline())  # waits for ever if the verb waits for more text
+        running.stdin.close()
+    assert "".join(answers) == ready and running.returncode == 0
+    assert place is None or float(answers[0].split("\t")[place]) > 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [("filter", ("--keep", "0.5")), ("filter", ("-o", "x.txt")), ("score", ()), ("score", ("--json",))],
+)
+def test_what_needs_more_than_a_line_is_no_coprocess(folder, verb, options):
+    found = invoke(verb, folder / "a.table", "-", *options, "--line-buffered", stdin="a\n")
+    assert found.exit_code == 1 and "hint: " in found.stderr and found.stdout == ""
+
+
+def test_score_takes_a_probing_binary(folder):
+    if not _build_binary(folder):
+        pytest.skip("KenLM's build_binary is not installed")
+    text = "the cat\n\na dog\nzebra the\n"
+    for options in ((), ("--blank", "count")):
+        one, other = (
+            json.loads(invoke("score", folder / name, "-", "--words", "--json", *options, stdin=text).stdout)
+            for name in ("a.arpa", "a.probing")
+        )
+        assert other["perplexity"] == pytest.approx(one["perplexity"], rel=1e-5)
+        assert [other[key] for key in ("tokens", "oov", "vocabulary")] == [
+            one[key] for key in ("tokens", "oov", "vocabulary")
+        ]
+        for here, there in zip(one["sentences"], other["sentences"], strict=True):
+            assert [(w["word"], w["length"]) for w in here["words"]] == [
+                (w["word"], w["length"]) for w in there["words"]
+            ]
+            assert [w["log10"] for w in there["words"]] == pytest.approx([w["log10"] for w in here["words"]], abs=1e-5)
+
+
 def test_a_table_arpa_and_a_binary_score_alike(folder):
     outputs = []
     models = [folder / "a.table", folder / "a.arpa"]

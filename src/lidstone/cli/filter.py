@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from lidstone.cli.console import print_json, say, signature_line, table_signature
-from lidstone.cli.inputs import JSON, MODEL, TEXTS, check_folder, read_table
+from lidstone.cli.inputs import JSON, LINE_BUFFERED, MODEL, TEXTS, check_folder, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def filter(
         float, Option(min=0, max=1, help="Exit with 1 if more than this share of the lines are not documents.")
     ] = 0.1,
     jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Threads; all cores by default.")] = None,
+    line_buffered: LINE_BUFFERED = False,
     restart: Annotated[bool, Option("--restart", help="Start an unfinished run from the beginning.")] = False,
     as_json: JSON = False,
 ) -> None:
@@ -71,6 +72,7 @@ def filter(
         bare=bare,
         jobs=jobs,
         restart=restart,
+        line_buffered=line_buffered,
         show=True,
         say=say,
         report=reporter,

@@ -41,6 +41,9 @@ BLANK: TypeAlias = Annotated[
     str, Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
 ]
 JSON: TypeAlias = Annotated[bool, Option("--json", help="One JSON object instead of text.")]
+LINE_BUFFERED: TypeAlias = Annotated[
+    bool, Option("--line-buffered", help="Answer every line of - before the next one comes.")
+]
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from typer import Option
 
 from lidstone.cli.console import print_json, say, table_signature
-from lidstone.cli.inputs import BLANK, JSON, MODEL, TEXTS, check_blank, read_table
+from lidstone.cli.filter import read_scorer
+from lidstone.cli.inputs import BLANK, JSON, LINE_BUFFERED, MODEL, TEXTS, check_blank, read_table
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ def score(
         bool, Option("--words", help="A record per line, as KenLM's query -v word prints it: every word, then the sum.")
     ] = False,
     blank: BLANK = "skip",
+    line_buffered: LINE_BUFFERED = False,
     as_json: JSON = False,
 ) -> None:
     """Perplexity of a text under a model; ends of sentences count as tokens.
@@ -41,15 +45,21 @@ def score(
 
     if sentences and words:
         raise InputError("--sentences and --words cannot be combined", hint="use one of them")
+    if line_buffered and (as_json or not (sentences or words)):
+        raise InputError("--line-buffered answers with records of lines", hint="add --sentences, and leave out --json")
     treatment = check_blank(blank)
-    model, totals, digest = read_table(table), Totals(), _Digest(treatment)
+    model, totals, digest = _model(table), Totals(), _Digest(treatment)
     kept: list[Record] = []
-    for batch, scores in _scored(model, texts, treatment, totals, digest):
-        records = list(_records(model, batch, scores, treatment, words)) if sentences or words else []
+    for batch in model.batches(texts, line_buffered):
+        scores = model.lines(batch, treatment)
+        digest.update(batch.text)
+        totals.add(scores)
+        by_word = model.words(batch, scores, treatment) if words else None
+        records = list(_records(scores, by_word)) if sentences or words else []
         if as_json:
             kept += records
         else:
-            print("".join(_line(record) for record in records), end="")
+            print("".join(_line(record) for record in records), end="", flush=line_buffered)
     facts = summary(model, totals, digest.hexdigest())
     if as_json:
         print_json({**facts, **({"sentences": kept} if sentences or words else {})})
@@ -57,28 +67,127 @@ def score(
         _print(facts, say if sentences or words else print)
 
 
-def summary(table: BackoffTable, totals: Totals, text: str) -> Record:
+def summary(model: _Model, totals: Totals, text: str) -> Record:
     """Perplexity, its denominator and its signature; `text` is a hash of the text's words."""
     return {
         "perplexity": totals.perplexity,
         "tokens": totals.tokens,
         "oov": totals.oov,
-        "vocabulary": table.vocab.event_count,
-        "signature": f"{table_signature(table)}|text:{text}",
+        "vocabulary": model.vocabulary,
+        "signature": f"{model.signature}|text:{text}",
     }
 
 
-def _scored(
-    table: BackoffTable, texts: list[str], blank: Blank, totals: Totals, digest: _Digest
-) -> Iterator[tuple[Batch, LineScores]]:
-    from lidstone.ngram.scoring import score_lines
-    from lidstone.text.words import read_batches
+class _Model(Protocol):
+    """What scores lines: a table, or a binary of KenLM that has no rows."""
 
-    for batch in read_batches(texts, table.vocab, show=True):
-        scores = score_lines(table, batch.ids, blank)
-        digest.update(batch.text)
-        totals.add(scores)
-        yield batch, scores
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def signature(self) -> str: ...
+
+    def batches(self, texts: list[str], prompt: bool) -> Iterator[Batch]: ...
+
+    def lines(self, batch: Batch, blank: Blank) -> LineScores: ...
+
+    def words(self, batch: Batch, scores: LineScores, blank: Blank) -> Iterator[list[Record]]: ...
+
+
+def _model(path: str) -> _Model:
+    from lidstone.files import as_url
+    from lidstone.ngram.formats.kenlm import TRIE, open_binary
+    from lidstone.ngram.formats.remote import read_remote
+    from lidstone.text.source import kind_of_file
+
+    if url := as_url(path):
+        return read_remote(url, lambda file: _model(str(file)))
+    binary = Path(path).is_file() and kind_of_file(path)[0] == "kenlm"
+    return _Probing(path) if binary and open_binary(path)[1].kind < TRIE else _Rows(read_table(path))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A table, in float64."""
+
+    table: BackoffTable
+
+    @property
+    def vocabulary(self) -> int:
+        return self.table.vocab.event_count
+
+    @property
+    def signature(self) -> str:
+        return table_signature(self.table)
+
+    def batches(self, texts: list[str], prompt: bool) -> Iterator[Batch]:
+        from lidstone.text.words import read_batches
+
+        return read_batches(texts, self.table.vocab, show=True, prompt=prompt)
+
+    def lines(self, batch: Batch, blank: Blank) -> LineScores:
+        from lidstone.ngram.scoring import score_lines
+
+        return score_lines(self.table, batch.ids, blank)
+
+    def words(self, batch: Batch, scores: LineScores, blank: Blank) -> Iterator[list[Record]]:
+        from lidstone.ngram.scoring import score_tokens
+
+        found = score_tokens(self.table, batch.ids, blank)
+        columns = zip((found.logprobs / math.log(10)).tolist(), found.lengths.tolist(), strict=True)
+        for line, tokens in _lines(batch, scores):
+            names = line if tokens else []
+            ids = [*self.table.vocab.encode(names[:-1]).tolist(), self.table.vocab.eos]
+            yield [
+                {"word": name, "id": number, "length": length, "log10": log}
+                for name, number, (log, length) in zip(names, ids, columns, strict=False)
+            ]
+
+
+class _Probing:
+    """A probing model of KenLM, which keeps hashes of its n-grams: float32, as KenLM scores."""
+
+    def __init__(self, path: str) -> None:
+        from lidstone.ngram.formats.kenlm import open_binary
+
+        self.scorer, self.signature = read_scorer(path)
+        self.vocabulary = open_binary(path)[1].counts[0] - 1  # without <s>
+
+    def batches(self, texts: list[str], prompt: bool) -> Iterator[Batch]:
+        import numpy as np
+
+        from lidstone.text.reader import read_chunks
+        from lidstone.text.words import Batch
+
+        for chunk in read_chunks(texts, prompt=prompt):
+            yield Batch(np.empty(0, np.int32), chunk.data)
+
+    def lines(self, batch: Batch, blank: Blank) -> LineScores:
+        import numpy as np
+
+        from lidstone.ngram.scoring import LineScores
+
+        found = self.scorer.score_text(batch.text.removesuffix(b"\n"), reserved=True)
+        some = (found.words > 0) | (blank == "count")
+        return LineScores(np.where(some, found.log10 * math.log(10), 0.0), (found.words + 1) * some, found.oov)
+
+    def words(self, batch: Batch, scores: LineScores, blank: Blank) -> Iterator[list[Record]]:
+        for line, tokens in _lines(batch, scores):
+            found = self.scorer.score_words(" ".join(line[:-1])) if tokens else []
+            yield [
+                {"word": name, "id": self.scorer.index(name), "length": length, "log10": log}
+                for name, (log, length, _) in zip(line, found, strict=False)
+            ]
+
+
+def _lines(batch: Batch, scores: LineScores) -> Iterator[tuple[list[str], int]]:
+    """The words and the end of each line, and how many tokens of it have a score."""
+    from lidstone.text.vocabulary import EOS
+    from lidstone.text.words import split_words
+
+    lines = batch.text.decode().removesuffix("\n").split("\n")
+    for line, tokens in zip(lines, scores.tokens.tolist(), strict=True):
+        yield [*split_words(line), EOS], tokens
 
 
 class _Digest:
@@ -99,31 +208,13 @@ class _Digest:
                 self._hash.update(words + b"\n")
 
 
-def _records(table: BackoffTable, batch: Batch, scores: LineScores, blank: Blank, words: bool) -> Iterator[Record]:
-    """A record per line; with `words`, each word with its id, the length of the n-gram that matched and its log10."""
-    by_word = _by_word(table, batch, scores, blank) if words else None
+def _records(scores: LineScores, by_word: Iterator[list[Record]] | None) -> Iterator[Record]:
+    """A record per line; with `by_word`, each word with its id, the length of the n-gram that matched and its log10."""
     for log, tokens, oov in zip(*(column.tolist() for column in scores), strict=True):
         log10 = log / math.log(10)
         perplexity = 10 ** (-log10 / tokens) if tokens and log10 > -300 * tokens else math.inf if tokens else None
         record = {"log10": log10, "tokens": tokens, "oov": oov, "perplexity": perplexity}
         yield {**record, "words": next(by_word)} if by_word else record
-
-
-def _by_word(table: BackoffTable, batch: Batch, scores: LineScores, blank: Blank) -> Iterator[list[Record]]:
-    from lidstone.ngram.scoring import score_tokens
-    from lidstone.text.vocabulary import EOS
-    from lidstone.text.words import split_words
-
-    found = score_tokens(table, batch.ids, blank)
-    columns = zip((found.logprobs / math.log(10)).tolist(), found.lengths.tolist(), strict=True)
-    lines = batch.text.decode().removesuffix("\n").split("\n")
-    for line, tokens in zip(lines, scores.tokens.tolist(), strict=True):
-        names = [*split_words(line), EOS] if tokens else []
-        ids = [*table.vocab.encode(names[:-1]).tolist(), table.vocab.eos]
-        yield [
-            {"word": name, "id": number, "length": length, "log10": log}
-            for name, number, (log, length) in zip(names, ids, columns, strict=False)
-        ]
 
 
 def _line(record: Record) -> str:

@@ -70,11 +70,13 @@ def read_chunks(
     strict: bool = True,
     arpa: bool = False,
     watch: bool = False,
+    prompt: bool = False,
 ) -> Iterator[Chunk]:
     r"""All lines of all sources, in pieces of about `chunk_bytes`; a longer line makes a piece longer.
 
     What is not text is an error, unless `strict` is false; so is an ARPA file, except for its own reader (`arpa`). With
-    `watch` a file that changes while it is read is an error: the text would be neither the old nor the new one.
+    `watch` a file that changes while it is read is an error: the text would be neither the old nor the new one. With
+    `prompt` a piece is all lines that have arrived, so that a program that waits for an answer gets one.
 
     >>> chunks = read_chunks(io.BytesIO(b"a\nbc\n\nd"), chunk_bytes=3)
     >>> [(chunk.data, chunk.end.line) for chunk in chunks]
@@ -86,7 +88,7 @@ def read_chunks(
         source, name = texts[number], names[number] if names else name_of(texts[number])
         before = stamp(source) if watch else None
         with open_bytes(source) as stream:
-            for data in _whole_lines(stream, chunk_bytes, place.offset):
+            for data in _whole_lines(stream, chunk_bytes, place.offset, prompt):
                 if strict:
                     _check(data, source, name, place, arpa)
                 lines = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -111,11 +113,12 @@ def read_lines(source: Source, chunk_bytes: int = 1 << 22) -> Iterator[str]:
         yield from (line.removesuffix("\r") for line in chunk.text.decode().split("\n"))
 
 
-def _whole_lines(stream: BinaryIO, chunk_bytes: int, offset: int) -> Iterator[bytes]:
+def _whole_lines(stream: BinaryIO, chunk_bytes: int, offset: int, prompt: bool = False) -> Iterator[bytes]:
     """The bytes from `offset` on, in pieces that end at a line end, the last one perhaps not."""
     _skip(stream, offset)
+    read = stream.read1 if prompt else stream.read  # type: ignore[attr-defined]
     begun: list[bytes] = []  # the incomplete line at the end of the last block, of any length
-    while block := stream.read(chunk_bytes):
+    while block := read(chunk_bytes):
         cut = block.rfind(b"\n") + 1
         if cut:
             yield b"".join((*begun, memoryview(block)[:cut]))

@@ -152,7 +152,8 @@ class ByteStream(io.RawIOBase):
 
 
 def _blocks_of(stream: Any) -> Iterator[bytes]:
-    return iter(lambda: stream.read(_BLOCK) or b"", b"")
+    read = getattr(stream, "read1", stream.read)  # of a pipe what has arrived
+    return iter(lambda: read(_BLOCK) or b"", b"")
 
 
 def _checked(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:

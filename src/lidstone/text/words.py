@@ -94,16 +94,21 @@ def read_words(
 
 
 def read_batches(
-    sources: Sources, vocab: Vocabulary | None, *, show: bool = False, chunk_bytes: int = 1 << 20
+    sources: Sources,
+    vocab: Vocabulary | None,
+    *,
+    show: bool = False,
+    chunk_bytes: int = 1 << 20,
+    prompt: bool = False,
 ) -> Iterator[Batch]:
-    r"""Read texts some lines at a time, in constant memory; lines without words are included.
+    r"""Read texts some lines at a time, in constant memory; lines without words are included; `prompt` as they arrive.
 
     >>> import io
     >>> [batch.ids.tolist() for batch in read_batches(io.BytesIO(b"a\n\nz\n"), Vocabulary.from_words(["a"]))]
     [[2, 1, 1, 0, 1]]
     """
     reader = WordReader(vocab, "count")
-    for chunk in _chunks_read(reader, sources, show, chunk_bytes, keep=False):
+    for chunk in _chunks_read(reader, sources, show, chunk_bytes, keep=False, prompt=prompt):
         yield Batch(reader.take(), chunk.data)
 
 
@@ -143,13 +148,15 @@ def words_of(text: bytes) -> Vocabulary:
     return Vocabulary.from_words(text.decode().split("\n")[:-1])
 
 
-def _chunks_read(reader: WordReader, sources: Sources, show: bool, chunk_bytes: int, *, keep: bool) -> Iterator[Chunk]:
+def _chunks_read(
+    reader: WordReader, sources: Sources, show: bool, chunk_bytes: int, *, keep: bool, prompt: bool = False
+) -> Iterator[Chunk]:
     """Let the reader read all sources, and yield the text that it has just read; `keep` if all ids are kept."""
     for source in _each(sources):
         size = plain_size(source)
         reader.expect(size or 0 if keep else 0)
         with progress_bar(size, f"reading {name_of(source)}", show=show, unit="bytes") as advance:
-            for chunk in read_chunks(source, chunk_bytes=chunk_bytes):
+            for chunk in read_chunks(source, chunk_bytes=chunk_bytes, prompt=prompt):
                 reader.read(chunk.data, chunk.name, chunk.begin.line)
                 yield chunk
                 advance(len(chunk.data))

@@ -62,6 +62,7 @@ def filter_documents(
     bare: bool = False,
     jobs: int | None = None,
     restart: bool = False,
+    line_buffered: bool = False,
     show: bool = False,
     say: Callable[[str], None] = lambda message: None,
     report: Callable[[Bad], None] = lambda bad: None,
@@ -72,7 +73,8 @@ def filter_documents(
     The model is a table, or a scorer (`lidstone.ngram.scorer.models.load_scorer` reads any file, KenLM's binaries too).
     `keep` is a share of the documents, those with the lowest score; `percentiles` (30, 60) sort into head, middle and
     tail, of which `bucket` is the only one written. The score is the perplexity or, with a second model `against`, the
-    Moore-Lewis difference. Lines that are no documents go to `output`.bad and to `report`.
+    Moore-Lewis difference. Lines that are no documents go to `output`.bad and to `report`. `line_buffered` answers on
+    standard output as the text arrives.
 
     >>> import io, tempfile
     >>> from lidstone.ngram.counts import count_text
@@ -98,6 +100,11 @@ def filter_documents(
     )
     if max_difference is not None and against is None:
         raise InputError("max_difference needs a second model", hint="give against=, a model of general text")
+    if line_buffered and (job.two_passes or str(output) != "-"):
+        raise InputError(
+            "line_buffered writes each document to standard output before it reads the next",
+            hint="leave out keep, percentiles and bucket, which need the whole text, and output",
+        )
     identity = _identity(job, named, chunk_bytes)
     with ExitStack() as stack:
         files = FilterFiles(str(output), identity, restart=restart)
@@ -119,6 +126,7 @@ def filter_documents(
             report=report,
             advance=advance,
             chunk_bytes=chunk_bytes,
+            prompt=line_buffered,
         )
         files.finish()
     return _summary(totals, resumed)

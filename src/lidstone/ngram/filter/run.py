@@ -81,12 +81,14 @@ def run(
     report: Callable[[Bad], None],
     advance: Callable[[int], None],
     chunk_bytes: int = CHUNK_BYTES,
+    prompt: bool = False,
 ) -> dict[str, float]:
-    """Do the job from the position of `files` to the end; returns the totals."""
+    """Do the job from the position of `files` to the end; returns the totals. `prompt`: as the text arrives."""
+    ahead = 0 if prompt else 2 * jobs - 1
 
     def go(work: Callable[[Chunk], Done]) -> None:
-        chunks = read_chunks(sources, names=names, chunk_bytes=chunk_bytes, strict=False)
-        for chunk, text, done in in_order(work, unread(chunks, files.state, advance), jobs):
+        chunks = read_chunks(sources, names=names, chunk_bytes=chunk_bytes, strict=False, prompt=prompt)
+        for chunk, text, done in in_order(work, unread(chunks, files.state, advance), ahead):
             for name, block in done.blocks.items():
                 files.write(name, block)
             files.write("bad", b"".join(bad.line for bad in done.bad))
@@ -94,6 +96,8 @@ def run(
             for name, value in done.totals.items():
                 totals[name] = totals.get(name, 0) + value
             files.done(chunk.end, text, totals)
+            if prompt:
+                files.flush()
             for bad in done.bad:
                 report(bad)
             advance(len(chunk.data))
@@ -120,15 +124,15 @@ def _refuse(chunk: Chunk) -> Done:
 
 
 def in_order(
-    work: Callable[[Chunk], Done], chunks: Iterator[tuple[Chunk, int]], jobs: int
+    work: Callable[[Chunk], Done], chunks: Iterator[tuple[Chunk, int]], ahead: int
 ) -> Iterator[tuple[Chunk, int, Done]]:
-    """Work on several chunks at a time and give the results in the order of the corpus.
+    """Work on a chunk and up to `ahead` more at a time, and give the results in the order of the corpus.
 
     An error in reading comes after the results of all that was read before it.
     """
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(ahead // 2 + 1) as pool:
         started = ((chunk, text, pool.submit(work, chunk)) for chunk, text in chunks)
-        for chunk, text, result in bounded_lookahead(started, 2 * jobs - 1):
+        for chunk, text, result in bounded_lookahead(started, ahead):
             yield chunk, text, result.result()
 
 
