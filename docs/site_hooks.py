@@ -8,6 +8,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from lidstone import __version__
+
 ROOT = Path(__file__).resolve().parent.parent
 OUTWARD = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#\s]*)[^)]*\)")
 
@@ -19,7 +21,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **more: Any) -> str:
-    """Show links to files of the repository, which the site does not hold, as their names."""
+    """Show links to files of the repository, which the site does not hold, as their names; and this version."""
+    markdown = re.sub(r"lidstone:\d+\.\d+\.\w+", f"lidstone:{__version__}", markdown)
     return OUTWARD.sub(
         lambda link: f"{link[1]} (`{link[2].rstrip('/')}`)" if link[1] != link[2] else f"`{link[2]}`", markdown
     )

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from lidstone import __version__
 from lidstone.cli.main import app
 
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+TEXT = re.sub(r"lidstone:\d+\.\d+\.\w+", f"lidstone:{__version__}", PAGE)  # as the site shows it
 PROMPT = re.compile(r'^\$ (?:echo "(?P<stdin>[^"]*)" \| )?lidstone (?P<arguments>.*)$')
 
 
