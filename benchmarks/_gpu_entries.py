@@ -18,7 +18,7 @@ import torch
 
 import lidstone as ld
 from lidstone.loss.targets import Targets
-from lidstone.ngram.counts import count_ids
+from lidstone.ngram.counts import count
 from lidstone.text.reader import read_lines
 
 FOLDER = Path(os.environ.get("LIDSTONE_DATA", str(Path(__file__).parents[2] / "shared" / "data")))
@@ -60,7 +60,7 @@ def entries_by_vocabulary(sizes: tuple[int, ...], orders: tuple[int, ...] = (2, 
 
 def entries_per_position(ids: np.ndarray, vocab: ld.Vocabulary, order: int) -> dict[str, float]:
     """N-grams under each position's history and its suffixes: mean and median."""
-    targets = Targets(ld.WittenBell().fit(count_ids(ids, vocab, order)), None, "token")
+    targets = Targets(ld.WittenBell().fit(count(ids, vocab, order)), None, "token")
     starts = np.linspace(0, len(ids) - LENGTH, BLOCKS).astype(np.int64)
     blocks = torch.from_numpy(np.stack([ids[start : start + LENGTH] for start in starts]).astype(np.int64))
     states, _ = targets.histories(blocks)

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from _timing import interleaved, peak_memory, wall_and_cpu, write_results
 
 import lidstone as ld
-from lidstone.ngram.counts import count_ids
+from lidstone.ngram.counts import count
 from lidstone.text.bpe import learn_bpe, subword_vocabulary
 from lidstone.text.reader import read_lines
 
@@ -113,7 +113,7 @@ def tables_of(ids: np.ndarray, vocab: ld.Vocabulary, orders: tuple[int, ...]) ->
     for order in orders:
         for _ in range(2):
             start = time.perf_counter()
-            counts = count_ids(ids, vocab, order)
+            counts = count(ids, vocab, order)
             table = ld.KneserEssenNey().fit(counts)
             ngram = ld.SmoothedCrossEntropy(
                 table, counts, gamma_plus=0.1, gamma_minus=0.5, form="published", empirical="ngram"
@@ -179,9 +179,9 @@ MEMORY = """
 import sys; sys.path.insert(0, {here!r})
 import numpy as np, torch, lidstone as ld
 from loss import Problem
-from lidstone.ngram.counts import count_ids
+from lidstone.ngram.counts import count
 ids = np.load({cache!r}); vocab = ld.Vocabulary(size={size}, eos={eos}, unpredictable={unpredictable})
-counts = count_ids(ids, vocab, 2); table = ld.KneserEssenNey().fit(counts)
+counts = count(ids, vocab, 2); table = ld.KneserEssenNey().fit(counts)
 problem = Problem(ids, vocab, {positions}, {{2: (table, counts)}})
 name = {name!r}
 if name: problem.methods()[name]()
@@ -219,7 +219,7 @@ def growth(ids: np.ndarray, rounds: int) -> list[dict[str, Any]]:
         small = np.minimum(ids, size - 1)
         vocab = ld.Vocabulary(size=size, eos=2, unpredictable=(0,))
         for order in (2, 3, 4) if size == 8_000 else (2,):
-            counts = count_ids(small, vocab, order)
+            counts = count(small, vocab, order)
             tables = {order: (ld.KneserEssenNey(discount=0.75).fit(counts), counts)}  # capped ids have no rare words
             for positions in (256, 1024, 4096) if order == 2 and size == 8_000 else (1024,):
                 problem = Problem(small, vocab, positions, tables)
@@ -244,7 +244,7 @@ def extremes(
     seconds and four gigabytes, so it has a third of them.
     """
     large = ld.Vocabulary(size=50_000, eos=vocab.eos, unpredictable=tuple(np.flatnonzero(~vocab.events).tolist()))
-    counts = count_ids(ids, large, 3)
+    counts = count(ids, large, 3)
     found = []
     for words, positions, chosen, turns in (
         (vocab, small, tables, 5 * rounds),

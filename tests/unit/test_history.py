@@ -18,7 +18,7 @@ from tests.adversarial_rows import ORDERS, TIME, VOCABULARIES, fitted, kernel_no
 
 from lidstone.hf.alignment import align_causal, align_decoder
 from lidstone.hf.mixture import Mixture
-from lidstone.ngram.counts import count_ids
+from lidstone.ngram.counts import count
 from lidstone.text.history import histories_of, history_after
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +88,7 @@ def check_counting(name, order):
     for row in known_rows(name):
         after = history_after([vocab.bos, *row], vocab, order)
         expected[(*after, vocab.eos)] += 1
-    counts = count_ids(np.concatenate(streams).astype(np.int32), vocab, order)
+    counts = count(np.concatenate(streams).astype(np.int32), vocab, order)
     whole = {ngram: times for ngram, times in expected.items() if len(ngram) == order or ngram[0] == vocab.bos}
     assert {ngram: int(counts.counts[counts.trie.find(list(ngram))]) for ngram in whole} == whole
 

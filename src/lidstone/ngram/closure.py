@@ -78,7 +78,8 @@ def _complete(given, above):  # type: ignore[no-untyped-def]
     """`given`, and the prefixes and suffixes of `above` that it lacks; where in it each prefix and suffix stands."""
     size, order = given.shape
     ngrams = np.empty((size + 2 * len(above), order), np.int32)
-    slots = np.full(_table_size(len(ngrams)), -1, np.int32)
+    bits = np.int64(np.log2(len(ngrams) + 8)) + 2
+    slots = np.full(1 << bits, -1, np.int32)  # at least twice as many as n-grams
     prefixes, suffixes = np.empty(len(above), np.int64), np.empty(len(above), np.int64)
     end, repeated = 0, -1
     for i in range(size):
@@ -95,14 +96,6 @@ def _complete(given, above):  # type: ignore[no-untyped-def]
         suffixes[i] = _insert(slots, ngrams, end)
         end += suffixes[i] == end
     return ngrams[:end].copy(), prefixes, suffixes, repeated
-
-
-@njit(cache=True, nogil=True)
-def _table_size(entries):  # type: ignore[no-untyped-def]
-    size = 16
-    while size < 2 * entries:
-        size *= 2
-    return size
 
 
 @njit(cache=True, nogil=True)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError
 from lidstone.ngram.adjusted import LARGEST, Derived, derive
 from lidstone.ngram.count import count_stream
-from lidstone.ngram.trie import Trie, check_order, restrict
+from lidstone.ngram.trie import Trie, check_order, chunks, restrict
 from lidstone.text.datasets import Sentences, check_vocabulary, id_stream
 from lidstone.text.history import sentence_stream
 from lidstone.text.vocabulary import Vocabulary, html_table
@@ -187,15 +187,6 @@ def count_text(
     return _count(stream, vocab, order, thresholds)
 
 
-def count_ids(
-    ids: NDArray[np.integer], vocab: Vocabulary, order: int, *, thresholds: Sequence[int] | None = None
-) -> Counts:
-    """Count a stream of ids in which eos ends each sentence."""
-    check_order(order)
-    vocab.check_ids(ids)
-    return _count(sentence_stream(np.ascontiguousarray(ids, np.int32), vocab), vocab, order, thresholds)
-
-
 def _count(stream: NDArray[np.int32], vocab: Vocabulary, order: int, thresholds: Sequence[int] | None) -> Counts:
     limits = check_thresholds([0] if thresholds is None else thresholds, order)
     if not len(stream):
@@ -225,7 +216,8 @@ def _identifying_arrays(counts: Counts) -> list[NDArray[Any]]:
     """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
     trie, values = counts.trie, counts.counts
     derived = counts.derived if any(counts.thresholds) else None
-    if not _all_occur(counts):
+    longer = chunks(slice(trie.vocab_size + 1, trie.size), 1 << 23)
+    if not all((values[part] > 0).all() for part in longer):  # counts in a file are not copied
         keep = np.asarray(values > 0)
         keep[: trie.vocab_size + 1] = True
         trie, values = restrict(trie, keep), values[keep]
@@ -235,12 +227,6 @@ def _identifying_arrays(counts: Counts) -> list[NDArray[Any]]:
         found += [derived.totals, derived.adjusted, derived.adjusted_totals]
         found += [array[:LARGEST] for array in (*derived.histograms, *derived.adjusted_histograms)]
     return found
-
-
-def _all_occur(counts: Counts) -> bool:
-    """Whether all n-grams of two words or more occur; counts in a file are not copied."""
-    start, values, step = counts.trie.vocab_size + 1, counts.counts, 1 << 23
-    return all((values[at : at + step] > 0).all() for at in range(start, len(values), step))
 
 
 def _digest(array: NDArray[Any]) -> bytes:

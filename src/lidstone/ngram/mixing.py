@@ -61,7 +61,9 @@ def mix(tables: Sequence[BackoffTable], weights: Weights | None = None, *, text:
         raise InputError("weights='em' and text= belong together", hint="give text that no model was counted on")
     common = on_common_ids(tables)
     if text is not None:
-        ids, _ = read_words(text, _reading(common[0].vocab))
+        if common[0].vocab.tokens is None:
+            raise InputError("the models know no words, so text cannot be read", hint="pass fixed weights")
+        ids, _ = read_words(text, common[0].vocab)
         shares = learn_mixture(common, ids).weights
     else:
         equal = [1 / len(tables)] * len(tables)
@@ -113,12 +115,6 @@ def learn_mixture(
             break
     perplexity = float(np.exp(-np.log(weights @ kept).mean()))
     return LearntMixture(tuple(weights.tolist()), perplexity, step, int((~possible).sum()))
-
-
-def _reading(vocab: Vocabulary) -> Vocabulary:
-    if vocab.tokens is None:
-        raise InputError("the models know no words, so text cannot be read", hint="pass fixed weights")
-    return vocab
 
 
 def _mixed(tables: list[BackoffTable], weights: tuple[float, ...], parts: list[dict[str, Any]]) -> BackoffTable:

@@ -10,7 +10,7 @@ N-grams that begin with `<s>` are the last of their level, for `<s>` has the lar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -152,6 +152,16 @@ def check_order(order: int) -> int:
     if not 1 <= order <= MAX_ORDER:
         raise InputError(f"the order must be from 1 to {MAX_ORDER}, not {order}", hint="2 or 3 is usual")
     return order
+
+
+def chunks(part: slice, size: int) -> Iterator[slice]:
+    """A slice in pieces of at most `size`.
+
+    >>> list(chunks(slice(3, 8), 4))
+    [slice(3, 7, None), slice(7, 8, None)]
+    """
+    for start in range(part.start, part.stop, size):
+        yield slice(start, min(start + size, part.stop))
 
 
 def sum_children(first: NDArray[np.integer], values: NDArray[Any]) -> NDArray[Any]:

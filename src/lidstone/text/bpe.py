@@ -88,8 +88,9 @@ class BPE:
         letters = set().union(*lines) - self._engine.get("letters", set())
         if letters or not self._engine:
             known = self._engine.get("letters", set()) | letters
-            vocabulary = self._pieces(known)
-            self._engine.update(letters=known, tokenizer=self._build(vocabulary), surface=_surfaces(vocabulary))
+            pieces = self._pieces(known)
+            surface = [piece.removesuffix(_END) if piece.endswith(_END) else piece + _SPLIT for piece in pieces]
+            self._engine.update(letters=known, tokenizer=self._build(pieces), surface=surface)
         return self._engine["tokenizer"], self._engine["surface"]
 
     def _pieces(self, letters: Iterable[str]) -> list[str]:
@@ -143,10 +144,6 @@ def _parse(lines: Sequence[str], name: str) -> tuple[Pair, ...]:
     return tuple(pairs)  # type: ignore[arg-type]
 
 
-def _surfaces(pieces: Sequence[str]) -> list[str]:
-    return [piece.removesuffix(_END) if piece.endswith(_END) else piece + _SPLIT for piece in pieces]
-
-
 def learn_merges(words: Mapping[str, int], merges: int, min_frequency: int = 2) -> list[Pair]:
     """The first `merges` merges, best first, for words with these counts.
 
@@ -156,7 +153,8 @@ def learn_merges(words: Mapping[str, int], merges: int, min_frequency: int = 2) 
     from subword_nmt.learn_bpe import get_pair_statistics, prune_stats, replace_pair, update_pair_statistics
 
     # to its regular expression an unusual space inside a word is the end of a symbol: leave such text to it
-    replace = replace_pair if any(_has_space(word) for word in words) else _replace_pair
+    spaced = any(len(word.split()) > 1 or word != word.strip() for word in words)
+    replace = replace_pair if spaced else _replace_pair
 
     spelt = {(*word[:-1], f"{word[-1]}</w>"): count for word, count in words.items()}
     vocabulary = sorted(spelt.items(), key=lambda item: item[1], reverse=True)
@@ -182,10 +180,6 @@ def learn_merges(words: Mapping[str, int], merges: int, min_frequency: int = 2) 
         if not number % 100:
             prune_stats(stats, everything, threshold)
     return learnt
-
-
-def _has_space(word: str) -> bool:
-    return len(word.split()) > 1 or word != word.strip()
 
 
 def _replace_pair(pair: Pair, vocabulary: list[tuple[tuple[str, ...], int]], indices: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 SIGN = np.uint32(0x80000000)
@@ -77,14 +77,10 @@ def equal_u64(typing: Any, address: Any, key: Any) -> Any:
     return types.int64(types.int64, types.uint64), generate
 
 
-@intrinsic
-def as_float(typing: Any, bits: Any) -> Any:
+@njit(cache=True, nogil=True, forceinline=True)
+def as_float(bits: Any) -> Any:
     """The float32 with these bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.FloatType())
-
-    return types.float32(types.uint32), generate
+    return np.uint32(bits).view(np.float32)
 
 
 @intrinsic

@@ -250,18 +250,13 @@ def _strings_of(tokenizer: Any, size: int | None) -> tuple[str, ...]:
 
 def _specials_of(tokenizer: Any) -> tuple[int, tuple[int, ...], int | None]:
     """The ids (eos, unpredictable, unk)."""
-    eos = _first_of(tokenizer, "eos_token_id", "sep_token_id")
-    if eos is None:
+    ends = (getattr(tokenizer, name, None) for name in ("eos_token_id", "sep_token_id"))
+    if (eos := next((end for end in ends if end is not None), None)) is None:
         raise InputError("the tokenizer has neither eos nor sep", hint="set tokenizer.eos_token")
     unk = getattr(tokenizer, "unk_token_id", None)
     others = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "pad", "cls", "mask")}
     unpredictable = sorted(token for token in others - {eos, unk} if token is not None)
     return eos, tuple(unpredictable), None if unk == eos else unk
-
-
-def _first_of(tokenizer: Any, *names: str) -> int | None:
-    values = (getattr(tokenizer, name, None) for name in names)
-    return next((value for value in values if value is not None), None)
 
 
 def shortened(values: Sequence[Any]) -> str:

@@ -128,7 +128,7 @@ def read_split(batch: Rows, job: CountJob, vocab: Vocabulary | None) -> Iterator
             for number, block in enumerate(read_blocks([split.open()], job.tokens, vocab, blank=job.blank)):
                 counts = np.bincount(block.ids).astype(np.int64).tobytes()
                 row = {"split": split.number, "number": number, "words": block.new_words, "counts": counts}
-                yield {**row, **as_ids(block.ids)}
+                yield {**row, **dict(zip(IDS, (part.tobytes() for part in pack(block.ids, np.uint16)), strict=True))}
             split.check()
         except LidstoneError as error:
             if not job.skip_bad:
@@ -141,7 +141,9 @@ def count_block(batch: Rows, job: CountJob, space: Any) -> Iterator[Rows]:
     known: Space = _fetched(space)
     bos = known.vocab.bos
     for row in np.flatnonzero(~np.isin(batch["split"], list(known.left_out))).tolist():
-        ids, split = ids_of(batch, row), int(batch["split"][row])
+        packed = zip(IDS, (np.uint16, np.int32), strict=True)
+        ids = unpack(*(np.frombuffer(batch[name][row], dtype) for name, dtype in packed))
+        split = int(batch["split"][row])
         stream = sentence_stream(_fetched(known.ids[split])[ids] if known.ids else ids, known.vocab)
         trie, counts = count_stream(stream, known.vocab.size, job.order, eos=known.vocab.eos, threads=1)
         run = whole(piece_of(trie, counts), bos)
@@ -234,14 +236,10 @@ def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> 
     size = chunk_size(sum(length for _, length, _ in known), limit, workers)
     found: list[TextSplit] = []
     for item, (_, length, changed) in zip(inputs, known, strict=True):
-        for start, stop in _ranges(item, length, size):
+        uncut = length <= size or item.column is not None or not is_plain(item.name)
+        for start, stop in [(0, -1)] if uncut else byte_ranges(length, size):
             found.append(TextSplit(len(found), item.name, item.column, start, stop, changed))
     return found
-
-
-def _ranges(item: Input, size: int, limit: int) -> list[tuple[int, int]]:
-    whole = size <= limit or item.column is not None or not is_plain(item.name)
-    return [(0, -1)] if whole else byte_ranges(size, limit)
 
 
 def as_row(piece: Piece) -> dict[str, bytes]:
@@ -260,17 +258,6 @@ def as_piece(batch: dict[str, Any], row: int) -> Piece:
     )
     first = np.cumsum(np.append(columns["levels"][1], children)).astype(np.int32)
     return Piece(columns["levels"], columns["heads"], words, counts, first)
-
-
-def as_ids(ids: Ints) -> dict[str, bytes]:
-    """Ids as columns of bytes."""
-    small, large = pack(ids, np.uint16)
-    return dict(zip(IDS, (small.tobytes(), large.tobytes()), strict=True))
-
-
-def ids_of(batch: dict[str, Any], row: int) -> NDArray[np.int32]:
-    """The ids of one row of a batch."""
-    return unpack(np.frombuffer(batch["ids"][row], np.uint16), np.frombuffer(batch["large_ids"][row], np.int32))
 
 
 def pack(values: Ints, dtype: type[Any] = np.uint8) -> tuple[NDArray[Any], Ints]:

@@ -37,7 +37,7 @@ from lidstone.ngram.disk.write_counts import write_links
 from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release
 from lidstone.ngram.formats.safetensors import histogram_parts, load_counts, stream
 from lidstone.ngram.formats.validate import array_sizes
-from lidstone.ngram.trie import Trie, sum_children
+from lidstone.ngram.trie import Trie, chunks, sum_children
 from lidstone.parallel import bounded_lookahead, cores
 from lidstone.text.source import stamp
 from lidstone.text.vocabulary import Vocabulary
@@ -106,16 +106,6 @@ def history_blocks(trie: Trie, order: int, limit: int) -> Iterator[tuple[int, in
         stop = nodes[max(found - 1, 0)]
         yield start, stop
         start = stop
-
-
-def chunks(part: slice, size: int) -> Iterator[slice]:
-    """A slice in pieces of at most `size`.
-
-    >>> list(chunks(slice(3, 8), 4))
-    [slice(3, 7, None), slice(7, 8, None)]
-    """
-    for start in range(part.start, part.stop, size):
-        yield slice(start, min(start + size, part.stop))
 
 
 def with_derived(

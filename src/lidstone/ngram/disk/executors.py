@@ -1,6 +1,7 @@
 """Executors of blocks: threads of this process, or the workers of a Ray cluster. Results come in order.
 
-A task is a function of opened files and a few numbers. At most a few results are in memory at once.
+A task is a function of opened files and a few numbers; other processes open the files themselves. At most a few results
+are in memory at once.
 """
 
 from __future__ import annotations
@@ -17,14 +18,6 @@ from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
 Task = Callable[..., Any]
 
 
-class TaskFiles(Protocol):
-    """Where the arrays of a task stand."""
-
-    def open(self) -> Any:
-        """Map them into memory."""
-        ...
-
-
 class Executor(Protocol):
     """Runs a task for each of some arguments."""
 
@@ -32,7 +25,7 @@ class Executor(Protocol):
     remote: bool
     """whether the work is done by other processes, with memory of their own"""
 
-    def run(self, task: Task, files: TaskFiles, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
+    def run(self, task: Task, files: Any, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results of task(opened, *argument), in the order of the arguments; `opened` is `files.open()`."""
         ...
 
@@ -43,7 +36,7 @@ class ThreadExecutor:
     def __init__(self, workers: int) -> None:
         self.workers, self.remote = workers, False
 
-    def run(self, task: Task, files: TaskFiles, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
+    def run(self, task: Task, files: Any, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results, a few computed ahead."""
         with ThreadPoolExecutor(self.workers) as pool:
             started = (pool.submit(task, opened, *argument) for argument in arguments)
@@ -57,7 +50,7 @@ class RayExecutor:
     def __init__(self) -> None:
         self.workers, self.remote = count_workers(), True
 
-    def run(self, task: Task, files: TaskFiles, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
+    def run(self, task: Task, files: Any, opened: Any, arguments: Iterable[Any]) -> Iterator[Any]:
         """The results. Ray runs the tasks of a lost worker again; they give the same result."""
         import ray
 
@@ -72,7 +65,7 @@ class RayExecutor:
             yield result
 
 
-def _run_task(shared: tuple[Task, TaskFiles, str], argument: tuple[Any, ...]) -> tuple[Any, Any]:
+def _run_task(shared: tuple[Task, Any, str], argument: tuple[Any, ...]) -> tuple[Any, Any]:
     """On a worker: the error, as message and hint, or the result."""
     task, files, version = shared
     try:

@@ -74,16 +74,12 @@ def _check(part: PieceSlice, bos: int) -> None:
 
 def _merge_heads(slices: Sequence[PieceSlice], bos: int) -> tuple[Ints, Ints, Ints]:
     """The first words of the sum, and for each the nodes that it is the sum of: `sources` and where they end."""
-    heads = np.concatenate([_first_words(part, bos) for part in slices])
+    firsts = [(run_lengths(_heads(part))[0], part.bos) for part in slices]
+    heads = np.concatenate([np.where(words == own, bos, words).astype(np.int32) for words, own in firsts])
     sources = np.argsort(heads, kind="stable").astype(smallest(sum(part.size for part in slices)))
     heads = heads[sources]
     ends = np.flatnonzero(np.append(heads[1:] != heads[:-1], len(heads) > 0)) + 1
     return heads[ends - 1], sources, ends.astype(sources.dtype)
-
-
-def _first_words(part: PieceSlice, bos: int) -> Ints:
-    words, _ = run_lengths(_heads(part))
-    return np.where(words == part.bos, bos, words).astype(np.int32)
 
 
 def _heads(part: PieceSlice) -> Ints:

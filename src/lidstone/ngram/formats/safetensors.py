@@ -114,7 +114,8 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
         thing = read(arrays, metadata)
         check_shapes(thing.vocab, thing.trie, arrays)
         if verify:
-            _check_values(thing)
+            check_trie(thing.trie, thing.vocab)
+            check_table(thing) if isinstance(thing, BackoffTable) else check_counts(thing)
     except KeyError as error:
         raise format_error(path, f"it lacks {error}") from error
     except (TypeError, ValueError, IndexError, OverflowError, RecursionError, InputError) as error:
@@ -146,11 +147,6 @@ _ELSEWHERE: dict[Kind, str] = {
     "text": "count it first: lidstone.count_text, or lidstone count TEXT --order 3 --output COUNTS",
     "zip": "unpack it first",
 }
-
-
-def _check_values(thing: BackoffTable | Counts) -> None:
-    check_trie(thing.trie, thing.vocab)
-    check_table(thing) if isinstance(thing, BackoffTable) else check_counts(thing)
 
 
 def load_table(path: str | Path, *, verify: bool = True) -> BackoffTable:

@@ -24,6 +24,7 @@ from lidstone.ngram.adjusted import LARGEST
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, Ints, copy_fit, pseudo_counts
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_class
+from lidstone.ngram.trie import chunks
 
 CHUNK = 1 << 20
 """Nodes that are looked at together, so that nothing of the size of the counts is copied."""
@@ -156,8 +157,8 @@ def _frequencies(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     values, weights = [np.arange(len(top))], [top]
     *others, whole_order = _parts_with_whole_histories(counts)
     for part in (*others, whole_order):
-        for start in range(part.start, part.stop, CHUNK):
-            chunk = counts.counts[start : min(start + CHUNK, part.stop)]
+        for piece in chunks(part, CHUNK):
+            chunk = counts.counts[piece]
             own = chunk[chunk >= LARGEST] if part is whole_order else chunk
             found, often = np.unique(own, return_counts=True)
             values.append(found.astype(np.int64))
@@ -189,7 +190,4 @@ def _unseen_types(counts: Counts) -> int:
 
 def _positive(values: Ints, part: slice) -> int:
     """How many values of a part are above zero, without a copy of it."""
-    return sum(
-        int(np.count_nonzero(values[start : min(start + CHUNK, part.stop)] > 0))
-        for start in range(part.start, part.stop, CHUNK)
-    )
+    return sum(int(np.count_nonzero(values[piece] > 0)) for piece in chunks(part, CHUNK))
