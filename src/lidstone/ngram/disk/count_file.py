@@ -8,6 +8,7 @@ bucket by bucket, and written as one file.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import uuid
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone import __version__
-from lidstone.errors import FileFormatError, InputError
+from lidstone.errors import InputError, LidstoneError
 from lidstone.ngram.count import count_stream
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.disk.derive import drop_to_file
@@ -121,13 +122,10 @@ def finish(
 
 def _is_complete(path: Path) -> bool:
     """Files appear whole or not at all; a checksum guards against a disk that lost power."""
-    if not path.is_file():
-        return False
-    try:
+    with contextlib.suppress(LidstoneError):
         load_piece(path, verify=True)
-    except FileFormatError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _digest(starts: Sequence[int]) -> str:
@@ -143,7 +141,7 @@ def _identity(sources: Sequence[Source], order: int, vocab: Vocabulary | None) -
 
 def _on_block(sources: Sequence[Source], advance: Callable[[float], None]) -> Callable[[Block], None]:
     """A function that advances a bar of bytes to the end of a block."""
-    sizes, done = list(_sizes(sources)), [0]
+    sizes, done = [(stamp(source) or ("", 0, 0))[1] for source in sources], [0]
 
     def move_bar(block: Block) -> None:
         now = sum(sizes[: block.end.source]) + block.raw
@@ -153,34 +151,20 @@ def _on_block(sources: Sequence[Source], advance: Callable[[float], None]) -> Ca
     return move_bar
 
 
-def _sizes(sources: Sequence[Source]) -> Iterator[int]:
-    for source in sources:
-        known = stamp(source)
-        yield known[1] if known else 0
-
-
 @dataclass(frozen=True)
-class Progress:
-    """How far reading has come."""
-
-    runs: int
-    words: bytes
-    """all words so far, in order, each followed by a line feed; empty where the vocabulary is given"""
-    place: Place
-
-
 class RunWriter:
     """Counts the blocks of a text into the files run-0, run-1, ... of a folder."""
 
-    def __init__(self, folder: Path, order: int, vocab: Vocabulary | None, workers: int, blank: Blank = "skip") -> None:
-        self.folder, self.order, self.vocab, self.workers, self.blank = folder, order, vocab, workers, blank
+    folder: Path
+    order: int
+    vocab: Vocabulary | None
+    workers: int
+    blank: Blank = "skip"
 
     def write(self, sources: Sequence[Source], tokens: int, on_block: Callable[[Block], None]) -> Vocabulary:
         """Count all sources from the folder's last block on, calling `on_block` after each; return the vocabulary."""
-        progress = self.progress()
-        words, number = [progress.words], progress.runs
-        size = progress.words.count(b"\n") + 2  # <unk> and </s> are there from the start
-        place, known = progress.place, progress.words
+        number, known, place = self.progress()
+        words, size = [known], known.count(b"\n") + 2  # <unk> and </s> are there from the start
         blocks = read_blocks(sources, tokens, self.vocab, blank=self.blank, start=place, known=known)
         with ThreadPoolExecutor(self.workers) as pool:
 
@@ -199,21 +183,21 @@ class RunWriter:
             raise InputError("there is nothing to count: no sentence has a token", hint="give some text")
         return self.vocab or words_of(b"".join(words))
 
-    def progress(self) -> Progress:
-        """What complete runs the folder has; the files after the first gap are removed."""
+    def progress(self) -> tuple[int, bytes, Place]:
+        """How many complete runs the folder has; their words in order, a line feed after each; where they end.
+
+        Where the vocabulary is given, there are no words. The files after the first gap are removed.
+        """
         runs, words, place = 0, [], Place()
-        while (path := self._path(runs)).is_file():
-            try:
-                _, extra = load_piece(path, verify=True)
-            except FileFormatError:
-                break
+        while _is_complete(self._path(runs)):
+            _, extra = load_piece(self._path(runs))
             words.append(extra["new_words"].tobytes())
             place = Place(*map(int, extra["end"]))
             runs += 1
         for path in self.folder.glob("run-*"):
             if int(path.stem.split("-")[1]) >= runs:
                 path.unlink()
-        return Progress(runs, b"".join(words), place)
+        return runs, b"".join(words), place
 
     def _path(self, number: int) -> Path:
         return self.folder / f"run-{number}.safetensors"

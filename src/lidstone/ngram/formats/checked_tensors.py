@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -273,9 +272,7 @@ class StreamFile:
     def __enter__(self) -> StreamFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.file.close()
 
     def append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
