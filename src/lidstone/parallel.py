@@ -35,6 +35,15 @@ def num_shares(threads: int) -> int:
     return SHARES * threads if threads > 1 else 1
 
 
+def equal_ranges(items: int, parts: int) -> list[tuple[int, int]]:
+    """0..items in so many ranges of about one length.
+
+    >>> equal_ranges(10, 3)
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    return list(pairwise(items * part // parts for part in range(parts + 1)))
+
+
 def over_ranges(work: Callable[[int, int], object], items: int, threads: int | None = None) -> None:
     """Call work(start, stop) on equal ranges of 0..items, a thread each.
 
@@ -42,12 +51,11 @@ def over_ranges(work: Callable[[int, int], object], items: int, threads: int | N
     0 3
     """
     threads = threads_for(items) if threads is None else threads
-    bounds = [items * part // threads for part in range(threads + 1)]
     if threads == 1:
         work(0, items)
         return
     with ThreadPoolExecutor(threads) as pool:
-        for future in [pool.submit(work, start, stop) for start, stop in pairwise(bounds)]:
+        for future in [pool.submit(work, start, stop) for start, stop in equal_ranges(items, threads)]:
             future.result()
 
 

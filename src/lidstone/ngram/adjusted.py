@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.count_kernels import AHEAD, cut_children
-from lidstone.ngram.trie import Trie, sum_children
+from lidstone.ngram.trie import Trie, chunks, sum_children
 from lidstone.parallel import threads_for
 from lidstone.text.memory import prefetch_item
 
@@ -144,14 +145,24 @@ def derive(trie: Trie, counts: NDArray[np.int32]) -> Derived:
     adjusted[trie.vocab_size] = 0
     below = int(trie.levels[max(trie.order - 2, 0)])  # the rest have followers of the top order, where counts are plain
     adjusted_totals = np.concatenate([sum_children(trie.first[: below + 1], adjusted), totals[below:]])
-    levels = [trie.level(order) for order in range(1, trie.order + 1)]
-    words = counts[levels[0]].copy()
-    words[trie.vocab_size] = 0  # <s> is never predicted
-    plain = [words, *(counts[level] for level in levels[1:])]
+    return Derived(totals, adjusted, adjusted_totals, *histograms(trie, counts, adjusted))
+
+
+def histograms(
+    trie: Trie, counts: Ints, adjusted: Ints, nodes: int = 1 << 40
+) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
+    """Counts of counts of each order, plain and adjusted, of so many nodes at once; `<s>` is not part of them."""
+
+    def of_order(values: Ints, order: int) -> NDArray[np.int64]:
+        parts = chunks(trie.level(order), nodes)
+        return histogram(without_start(values[part], trie, part.start) for part in parts)
+
+    orders = range(1, trie.order + 1)
     with ThreadPoolExecutor(threads_for(trie.size)) as pool:
-        found = list(pool.map(histogram, [[part] for part in (*plain, *(adjusted[level] for level in levels[:-1]))]))
-    histograms, adjusted_histograms = found[: trie.order], found[trie.order :]
-    return Derived(totals, adjusted, adjusted_totals, tuple(histograms), (*adjusted_histograms, histograms[-1]))
+        plain = pool.map(partial(of_order, counts), orders)
+        changed = pool.map(partial(of_order, adjusted), orders[:-1])  # of the top order they are the plain ones
+        found = tuple(plain)
+        return found, (*changed, found[-1])
 
 
 def histogram(parts: Iterable[Ints]) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError
 from lidstone.ngram import count_kernels as kernels
 from lidstone.ngram.trie import Trie
-from lidstone.parallel import num_shares, threads_for
+from lidstone.parallel import equal_ranges, num_shares, threads_for
 
 MAX_NODES = 2**31 - 1
 POSITION_BITS = 32
@@ -74,7 +74,7 @@ class _Counter:
         self.counts = np.empty(most, np.int32)
         self.bounds = [0, vocab_size + 1]
         self.words[: vocab_size + 1], self.suffixes[: vocab_size + 1] = np.arange(vocab_size + 1), -1
-        self.parts = list(pairwise(len(stream) * part // threads for part in range(threads + 1)))
+        self.parts = equal_ranges(len(stream), threads)
         self.tallies = np.zeros((threads, vocab_size + 1), np.int32)
         no_eos = -1 if eos is None else eos
         calls = [(kernels.count_words, stream, *p, no_eos, t) for p, t in zip(self.parts, self.tallies, strict=True)]
@@ -104,7 +104,8 @@ class _Counter:
         """The entries of the unigrams; each thread sorts a part of the stream."""
         entries = self.buffers[0] if len(self.buffers) == 2 else np.empty(len(self.stream), np.int64)
         before = np.cumsum(self.tallies, axis=0) - self.tallies  # occurrences in the parts before
-        starts = (_offsets(self.counts[: self.vocab_size + 1])[:-1] + before).astype(np.uint32)
+        words = self.counts[: self.vocab_size + 1]
+        starts = (np.cumsum(words, dtype=np.int64) - words + before).astype(np.uint32)
         shared = entries, self.order == 2 and self.eos is not None
         stream = self.stream.view(np.uint32)
         self._run([(kernels.sort_by_word, stream, *p, s, *shared) for p, s in zip(self.parts, starts, strict=True)])
@@ -116,9 +117,9 @@ class _Counter:
         counts = self.counts[start:stop]
         if self.eos is not None:
             left = np.empty(stop - start, np.int32)
-            bounds = pairwise(len(left) * part // len(self.parts) for part in range(len(self.parts) + 1))
+            ranges = equal_ranges(len(left), len(self.parts))
             arrays = counts, self.words[start:stop], left
-            self._run([(kernels.without, self.eos, *(array[slice(*pair)] for array in arrays)) for pair in bounds])
+            self._run([(kernels.without, self.eos, *(array[slice(*pair)] for array in arrays)) for pair in ranges])
             return left
         followed: NDArray[np.int32] = kernels.followed(self.stream, entries, counts, start, length)
         return followed
@@ -137,10 +138,10 @@ class _Counter:
 
     def _sums_at(self, values: NDArray[np.int32], positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum of the values before each position; positions are ascending."""
-        bounds = [len(values) * part // len(self.parts) for part in range(len(self.parts) + 1)]
-        shares = np.split(positions, np.searchsorted(positions, bounds[1:-1]))
-        ranges = list(zip(pairwise(bounds), shares, strict=True))
-        sums = self._run([(kernels.sums_at, values[b:e], np.append(share - b, e - b)) for (b, e), share in ranges])
+        ranges = equal_ranges(len(values), len(self.parts))
+        shares = np.split(positions, np.searchsorted(positions, [begin for begin, _ in ranges[1:]]))
+        pairs = zip(ranges, shares, strict=True)
+        sums = self._run([(kernels.sums_at, values[b:e], np.append(share - b, e - b)) for (b, e), share in pairs])
         before = np.cumsum([0, *(found[-1] for found in sums)])
         return np.concatenate([found[:-1] + start for found, start in zip(sums, before[:-1], strict=True)])
 
@@ -219,10 +220,3 @@ def _cuts(counts: NDArray[np.int32], shares: int) -> NDArray[np.int64]:
 def _shift(length: int, order: int) -> int:
     """How many bits of the next entries are for the position: none at the top order, which is not extended."""
     return POSITION_BITS if length < order - 1 else 0
-
-
-def _offsets(sizes: NDArray[np.int32]) -> NDArray[np.int64]:
-    offsets = np.empty(len(sizes) + 1, np.int64)
-    offsets[0] = 0
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets

@@ -13,14 +13,13 @@ of the loss, states) is tested against it on the rows of `tests/adversarial_rows
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lidstone.parallel import over_ranges, threads_for
+from lidstone.parallel import equal_ranges, over_ranges, threads_for
 
 if TYPE_CHECKING:
     from lidstone.text.vocabulary import Vocabulary
@@ -98,7 +97,7 @@ def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int
     """
     rules = vocab.boundaries, np.append(vocab.events, False), np.int32(vocab.bos)
     threads = threads_for(len(ids))
-    parts = list(pairwise(len(ids) * part // threads for part in range(threads + 1)))
+    parts = equal_ranges(len(ids), threads)
     sizes = [0] * threads
 
     def measure(part: int, _: int) -> None:

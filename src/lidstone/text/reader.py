@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -174,17 +173,6 @@ def find_fault(data: bytes) -> Fault | None:
         return None
     hint = "this is not plain text; for UTF-16, convert it with iconv -f utf-16 -t utf-8"
     return Fault(zero, "has", "a NUL byte", hint)
-
-
-def byte_ranges(size: int, limit: int) -> list[tuple[int, int]]:
-    """0..size in equal ranges of at most `limit` bytes.
-
-    >>> byte_ranges(10, 4)
-    [(0, 3), (3, 6), (6, 10)]
-    """
-    parts = max(1, -(-size // limit))
-    bounds = [size * part // parts for part in range(parts + 1)]
-    return list(pairwise(bounds))
 
 
 class FileRange(ByteStream):

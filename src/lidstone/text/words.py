@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lidstone.errors import InputError, LidstoneError, TextError
-from lidstone.parallel import cores, over_ranges
+from lidstone.parallel import cores, equal_ranges, over_ranges
 from lidstone.progress import progress_bar
 from lidstone.text import interning
-from lidstone.text.reader import Chunk, FileRange, Place, byte_ranges, read_chunks, read_lines
+from lidstone.text.reader import Chunk, FileRange, Place, read_chunks, read_lines
 from lidstone.text.source import Source, is_plain, name_of, plain_size
 from lidstone.text.tokens import PADDING
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
@@ -178,7 +178,7 @@ def _read_in_parallel(
     so on: this gives the same ids as a single reader.
     """
     size = path.stat().st_size
-    ranges = byte_ranges(size, -(-size // threads))
+    ranges = equal_ranges(size, threads)
     with progress_bar(size, f"reading {path}", show=show, unit="bytes") as advance, ThreadPoolExecutor(threads) as pool:
 
         def read(bounds: tuple[int, int]) -> WordReader:

@@ -29,9 +29,10 @@ from lidstone.ngram.count import count_stream
 from lidstone.ngram.disk.memory import chunk_size
 from lidstone.ngram.disk.merge import merge_within
 from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, between, cut_out, piece_of, save_piece, whole
+from lidstone.parallel import equal_ranges
 from lidstone.text.history import sentence_stream
 from lidstone.text.inputs import Input
-from lidstone.text.reader import FileRange, byte_ranges
+from lidstone.text.reader import FileRange
 from lidstone.text.source import Source, is_plain, stamp
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, read_blocks
@@ -237,7 +238,7 @@ def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> 
     found: list[TextSplit] = []
     for item, (_, length, changed) in zip(inputs, known, strict=True):
         uncut = length <= size or item.column is not None or not is_plain(item.name)
-        for start, stop in [(0, -1)] if uncut else byte_ranges(length, size):
+        for start, stop in [(0, -1)] if uncut else equal_ranges(length, -(-length // size)):
             found.append(TextSplit(len(found), item.name, item.column, start, stop, changed))
     return found
 

@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from lidstone.errors import InputError
 from lidstone.files import atomic_write, write_errors
-from lidstone.ngram.adjusted import Derived, adjusted_window, histogram, without_start
+from lidstone.ngram.adjusted import Derived, adjusted_window, histograms, without_start
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
 from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages, plan
@@ -43,7 +43,6 @@ from lidstone.text.source import stamp
 from lidstone.text.vocabulary import Vocabulary
 
 Floats = NDArray[np.float64]
-Histogram = NDArray[np.int64]
 DERIVED = ("totals", "adjusted", "adjusted_totals")
 WINDOW = 8
 """Counters of a window for each node of a block: a counter takes 4 or 8 bytes, a node of a block `fit.NODE_BYTES`."""
@@ -139,11 +138,7 @@ def read_derived(counts: Counts, files: CountFiles, nodes: int) -> Derived:
     """What was written, mapped into memory, and the counts of counts."""
     arrays, _ = read_arrays(str(files.derived), verify=False)
     totals, adjusted, adjusted_totals = (arrays[name] for name in DERIVED)
-    trie = counts.trie
-    with ThreadPoolExecutor(cores()) as pool:
-        plain = list(pool.map(lambda order: _histogram(counts.counts, trie, order, nodes), range(1, trie.order + 1)))
-        changed = list(pool.map(lambda order: _histogram(adjusted, trie, order, nodes), range(1, trie.order)))
-    return Derived(totals, adjusted, adjusted_totals, tuple(plain), (*changed, plain[-1]))
+    return Derived(totals, adjusted, adjusted_totals, *histograms(counts.trie, counts.counts, adjusted, nodes))
 
 
 def _write_adjusted(file: StreamFile, files: CountFiles, counts: Counts, nodes: int, executor: Executor) -> None:
@@ -178,12 +173,6 @@ def _write_sums(trie: Trie, arrays: Mapping[str, tuple[Target, Ints]], start: in
     """Write the sums over the followers of the histories start..stop."""
     first = trie.first[start : stop + 1]
     return {name: target.write(start, sum_children(first, array)) for name, (target, array) in arrays.items()}
-
-
-def _histogram(values: Ints, trie: Trie, order: int, nodes: int) -> Histogram:
-    """How many values of an order are 0, 1, .. `LARGEST` or more."""
-    parts = chunks(trie.level(order), nodes)
-    return histogram(without_start(values[part], trie, part.start) for part in parts)
 
 
 def drop_to_file(
