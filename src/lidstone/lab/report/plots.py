@@ -105,7 +105,7 @@ def _apply_style(
         if steps[-1] <= me and all(any(step <= place for place in places) for step in steps[:-1]):
             found |= values
     known = {**known, **found}
-    for name in PAINT & found.keys():
+    for name in sorted(PAINT & found.keys()):  # in one order whatever the seed of hashes
         value = found[name]
         while value.startswith("var("):
             value = known[value[4:-1]]
