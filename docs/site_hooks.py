@@ -1,4 +1,7 @@
-"""What mkdocs does beyond its plugins: the README is the home page, and links out of docs/ become plain names."""
+"""What mkdocs does beyond its plugins.
+
+The README, with three cards, is the home page; links out of docs/ become plain names; llms.txt lists the pages.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,23 @@ from mkdocs.structure.files import File, Files
 from lidstone import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
+CARDS = """
+<div class="grid cards" markdown>
+
+- **Train a network**
+
+    Replace label smoothing by your own text's n-gram model: [getting started](getting-started.md)
+
+- **Use n-gram models**
+
+    Count, fit, score and filter from Python, or run your KenLM code as it is: [the toolkit](ngram.md)
+
+- **See whether it helps**
+
+    Every study, with the strongest baseline beside it: [results](results.md)
+
+</div>
+"""
 OUTWARD = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#\s]*)[^)]*\)")
 
 
@@ -31,5 +51,23 @@ def on_page_markdown(markdown: str, page: Any, **more: Any) -> str:
 def home() -> str:
     """The README with its links as seen from docs/."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = re.sub(r"\]\(docs/", "](", text)
+    title, rest = text.split("\n", 1)
+    text = re.sub(r"\]\(docs/", "](", f"{title}\n{CARDS}{rest}")
     return re.sub(r"\[([^\]]*)\]\((?!https?:|[\w-]+\.(?:md|ipynb)|images/|#)([^)]*)\)", r"\1 (`\2`)", text)
+
+
+def on_post_build(config: Any) -> None:
+    """Write llms.txt: what the site is, and its pages with their first sentences."""
+    pages = sorted(path for path in (ROOT / "docs").glob("*.md"))
+    lines = [f"# {config.site_name}\n", f"> {config.site_description}\n", "## Pages\n"]
+    lines += [f"- [{title}]({path.stem}.html): {first}" for path in pages for title, first in [_opening(path)]]
+    (Path(config.site_dir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _opening(path: Path) -> tuple[str, str]:
+    """The title of a page and the first sentence of its first paragraph."""
+    title, _, rest = path.read_text(encoding="utf-8").partition("\n")
+    paragraphs = (part.strip() for part in rest.split("\n\n"))
+    first = next((part for part in paragraphs if part and part[0] not in "#`|<!-["), "")
+    sentence = re.split(r"(?<=[.:?])\s", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first))[0]
+    return title.lstrip("# "), " ".join(sentence.split())

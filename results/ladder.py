@@ -64,7 +64,7 @@ MIXED = (
     Rung(f"confidence-penalty + {NGRAM}", "confidence penalty", True),
     Rung(f"label-smoothing + {NGRAM}", "label smoothing", True),
     Rung("residual", "n-gram residual"),
-    Rung(f"residual + {NGRAM}", "n-gram residual, mixed again"),
+    Rung(f"residual + {NGRAM}", "residual, mixed again"),
 )
 
 
@@ -74,7 +74,7 @@ def ladder(study: Study, alone: Sequence[Rung] = ALONE, mixed: Sequence[Rung] = 
     height = LINE * (len(alone) + len(mixed) + 3) + 2
     ticks = range(int(LOWEST) + 1, int(HIGHEST) + 1, 5)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{1.25 * WIDTH:g}" role="img">',
         f"<title>{escape(_title(study))}</title><style>{STYLE}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
         *(_vertical(x(tick), LINE, height - LINE, "zero" if tick == 0 else "grid") for tick in ticks),
