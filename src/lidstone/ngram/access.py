@@ -46,7 +46,7 @@ class PackedSuffixes(NamedTuple):
     data: Words64
     width: int
     unigrams: int
-    inner: int
+    num_histories: int
     """how many nodes can be histories"""
 
 
@@ -163,7 +163,7 @@ def _suffix_of(first: Any, words: Any, suffixes: Any, history: Any, node: Any) -
 
 
 def _packed_suffix_of(first, words, suffixes, history, node):  # type: ignore[no-untyped-def]
-    if node < max(suffixes.unigrams, suffixes.inner):
+    if node < max(suffixes.unigrams, suffixes.num_histories):
         return np.int64(at(suffixes, node))
     shorter, word = np.int64(at(suffixes, history)), np.int64(at(words, node))
     return word if shorter < 0 else np.int64(find_child(first, words, shorter, word))
@@ -177,7 +177,7 @@ def _link_of(words: Any, suffixes: Any, shorter: Any, low: Any, high: Any, node:
 
 
 def _packed_link_of(words, suffixes, shorter, low, high, node):  # type: ignore[no-untyped-def]
-    if node < max(suffixes.unigrams, suffixes.inner):
+    if node < max(suffixes.unigrams, suffixes.num_histories):
         return np.int64(at(suffixes, node))
     word = np.int64(at(words, node))
     return word if shorter < 0 else np.int64(find_between(words, low, high, word))

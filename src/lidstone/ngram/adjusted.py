@@ -129,12 +129,12 @@ class Derived:
 
     def restricted(self, keep: NDArray[np.bool_]) -> Derived:
         """The same for some of the nodes."""
-        inner = keep[: len(self.totals)]
+        kept_histories = keep[: len(self.totals)]
         return replace(
             self,
-            totals=self.totals[inner],
+            totals=self.totals[kept_histories],
             adjusted=self.adjusted[keep],
-            adjusted_totals=self.adjusted_totals[inner],
+            adjusted_totals=self.adjusted_totals[kept_histories],
         )
 
 

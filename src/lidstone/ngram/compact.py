@@ -257,8 +257,8 @@ def pack_trie(trie: Trie) -> Trie:
     """
     if trie.packed is not None:
         return trie
-    unigrams, inner = int(trie.levels[1]), trie.num_histories
-    below = trie.suffixes[unigrams:inner]
+    unigrams, num_histories = int(trie.levels[1]), trie.num_histories
+    below = trie.suffixes[unigrams:num_histories]
     width = width_of(int(below.max(initial=0)))
     words = trie.words[unigrams:]
     word_width = width_of(int(words.max(initial=0)))
@@ -267,7 +267,7 @@ def pack_trie(trie: Trie) -> Trie:
             trie.levels,
             pack_ascending(trie.first),
             PackedWords(pack(words, word_width), word_width, unigrams),
-            PackedSuffixes(pack(below, width), width, unigrams, inner),
+            PackedSuffixes(pack(below, width), width, unigrams, num_histories),
         )
     )
 
@@ -291,8 +291,8 @@ def read_trie(levels: NDArray[np.int64], arrays: dict[str, NDArray[Any]], widths
     """The trie of such arrays; refuse sizes with which a look-up could leave them."""
     if len(levels) < 2 or levels[0] != 0 or (np.diff(levels) < 0).any() or levels[-1] > 1 << 48:
         raise InputError("its levels are not ascending")
-    unigrams, size, inner = int(levels[1]), int(levels[-1]), int(levels[-2])
-    counts = {"first": inner + 1, "words": size - unigrams, "suffixes": max(inner - unigrams, 0)}
+    unigrams, size, num_histories = int(levels[1]), int(levels[-1]), int(levels[-2])
+    counts = {"first": num_histories + 1, "words": size - unigrams, "suffixes": max(num_histories - unigrams, 0)}
     for name, count in counts.items():
         width, data = widths[name], arrays[f"packed_{name}"]
         if type(width) is not int or not 1 <= width <= 48 or len(data) != words_for(count, width):
@@ -303,9 +303,9 @@ def read_trie(levels: NDArray[np.int64], arrays: dict[str, NDArray[Any]], widths
     return packed_trie(
         PackedLinks(
             levels,
-            PackedFirst(arrays["packed_first"], widths["first"], high, inner + 1),
+            PackedFirst(arrays["packed_first"], widths["first"], high, num_histories + 1),
             PackedWords(arrays["packed_words"], widths["words"], unigrams),
-            PackedSuffixes(arrays["packed_suffixes"], widths["suffixes"], unigrams, inner),
+            PackedSuffixes(arrays["packed_suffixes"], widths["suffixes"], unigrams, num_histories),
         )
     )
 

@@ -158,14 +158,14 @@ class _Counter:
         base = self.bounds[-2]
         ends = self._sums_at(self.counts[base : self.bounds[-1]], self.blocks[self.cuts]).tolist()
         stream = self.stream.view(np.uint32)
-        ahead = self.eos is not None and length == self.order - 2  # without eos, `followed` needs positions
+        word_before = self.eos is not None and length == self.order - 2  # without eos, `followed` needs positions
         calls: list[tuple[Any, ...]] = []
         for share, (begin, end) in enumerate(pairwise(ends)):
             own, to = entries[begin:end], starts[:, share].astype(np.uint32)
             if not shift and self.eos is not None:
                 calls.append((kernels.extend_last, own, to, extended))
             else:
-                calls.append((kernels.extend, stream, own, to, extended, shift, ahead))
+                calls.append((kernels.extend, stream, own, to, extended, shift, word_before))
         self._run(calls)
         return extended
 
@@ -213,8 +213,8 @@ def _cuts(counts: NDArray[np.int32], shares: int) -> NDArray[np.int64]:
     [0, 1, 4]
     """
     sums = np.cumsum(counts, dtype=np.int64)
-    inner = np.searchsorted(sums, int(sums[-1]) * np.arange(1, shares) / shares, side="left") + 1
-    return np.concatenate([[0], np.minimum(inner, len(counts)), [len(counts)]]).astype(np.int64)
+    cuts = np.searchsorted(sums, int(sums[-1]) * np.arange(1, shares) / shares, side="left") + 1
+    return np.concatenate([[0], np.minimum(cuts, len(counts)), [len(counts)]]).astype(np.int64)
 
 
 def _shift(length: int, order: int) -> int:

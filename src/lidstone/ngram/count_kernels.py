@@ -102,10 +102,10 @@ def cut_children(first, words, cuts, places):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def extend(stream, entries, starts, extended, shift, ahead):  # type: ignore[no-untyped-def]
+def extend(stream, entries, starts, extended, shift, word_before):  # type: ignore[no-untyped-def]
     """From the order by k-grams to that by (k+1)-grams; until `group`, an entry holds the node of its suffix.
 
-    With `ahead`, the new entries hold the word before instead of the position, for `extend_last`.
+    With `word_before`, the new entries hold the word before instead of the position, for `extend_last`.
     """
     for i in range(len(entries)):
         if i + AHEAD < len(entries):
@@ -113,7 +113,7 @@ def extend(stream, entries, starts, extended, shift, ahead):  # type: ignore[no-
         entry = entries[i]
         position = np.uint32(entry) - np.uint32(1)
         word = stream[position]
-        if ahead:
+        if word_before:
             before = np.int64(stream[position - np.uint32(position > 0)])
             extended[starts[word]] = (entry >> 32) << 32 | before
         else:

@@ -13,7 +13,7 @@ from numba import njit
 
 from lidstone.errors import InputError
 from lidstone.ngram.disk.memory import BYTES_PER_NODE, format_size
-from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, broken, run_lengths, smallest, whole
+from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, no_trie_error, run_lengths, smallest, whole
 
 
 def merge_within(
@@ -64,12 +64,12 @@ def _check(part: PieceSlice, bos: int) -> None:
         if not 0 <= start <= stop <= len(part.piece.words) or (
             len(words) and not 0 <= words.min() <= words.max() < bos
         ):
-            raise broken()
+            raise no_trie_error()
     for level in range(3, part.piece.order + 1):
         first = _first(part, level)
         ends = part.starts[level - 2] + part.piece.base, part.stops[level - 2] + part.piece.base
         if (int(first[0]), int(first[-1])) != ends or (np.diff(first) < 0).any():
-            raise broken()
+            raise no_trie_error()
 
 
 def _merge_heads(slices: Sequence[PieceSlice], bos: int) -> tuple[Ints, Ints, Ints]:

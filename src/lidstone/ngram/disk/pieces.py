@@ -28,7 +28,7 @@ BITS = 32
 """Of the second word in a key."""
 
 
-def broken() -> FileFormatError:
+def no_trie_error() -> FileFormatError:
     """The error for n-grams whose offsets or words lead nowhere."""
     return FileFormatError("the n-grams of a count file do not form a trie", hint="count its text again")
 
@@ -70,7 +70,7 @@ class Piece:
         found = [position]
         for _ in range(3, self.order + 1):
             if not 0 <= found[-1] < len(self.first):
-                raise broken()
+                raise no_trie_error()
             found.append(int(self.first[found[-1]]) - self.base)
         return found
 
@@ -239,7 +239,7 @@ def _weights(piece: Piece, start: int, stop: int) -> NDArray[np.int64]:
     weights = np.ones(stop - start, np.int64)
     for _ in range(3, piece.order + 1):
         if len(bounds) and not 0 <= bounds.min() <= bounds.max() < len(piece.first):
-            raise broken()
+            raise no_trie_error()
         bounds = piece.first[bounds] - piece.base
         weights += np.diff(bounds)
     return weights

@@ -147,13 +147,13 @@ class _ArpaReader:
         if self.order == 1:
             self._add_words(chunk, position)
         room = _room(chunk.count(b"\n", position), self.order)
-        inner = self.order < len(self.declared)
+        has_backoff = self.order < len(self.declared)
         text = np.frombuffer(chunk + PADDING, np.uint8)
-        status, position, line, size = parse(text, position, self.order, inner, self.index, *room.columns)
+        status, position, line, size = parse(text, position, self.order, has_backoff, self.index, *room.columns)
         if status == FAULT:
             fields = _fields(chunk[position : chunk.index(b"\n", position)])
             self.line += line
-            raise self._error(self._fault(fields, inner))
+            raise self._error(self._fault(fields, has_backoff))
         self.pieces.append(NgramSection(*(column[:size] for column in room.columns)))
         self.pieces[-1].lines[:] += self.line
         self.line += line
@@ -182,9 +182,9 @@ class _ArpaReader:
     def _error(self, what: str, **hint: str) -> FileFormatError:
         return format_error(self.name, what, line=self.line, **hint)
 
-    def _fault(self, fields: list[bytes], inner: bool) -> str:
+    def _fault(self, fields: list[bytes], has_backoff: bool) -> str:
         """Why a line cannot be read."""
-        widths = (self.order + 1, self.order + 2) if inner else (self.order + 1,)
+        widths = (self.order + 1, self.order + 2) if has_backoff else (self.order + 1,)
         if len(fields) not in widths:
             due = " or ".join(map(str, widths))
             return f"{len(fields)} fields, where {due} are due for {self.order}-grams of order {len(self.declared)}"

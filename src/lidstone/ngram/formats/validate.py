@@ -228,8 +228,8 @@ def normalisation_error(table: BackoffTable, samples: int | None = SAMPLES) -> f
     """The largest |1 - sum of p(w | h)| over some histories, evenly spread, or over all; inf where one is no number."""
     if samples is None:
         return probability_extremes(table)[2]
-    inner = table.trie.num_histories
-    spread = np.linspace(0, inner, min(samples, inner), False).astype(np.int64)
+    num_histories = table.trie.num_histories
+    spread = np.linspace(0, num_histories, min(samples, num_histories), False).astype(np.int64)
     states = np.append(spread, [-1, table.vocab.bos] if table.order > 1 else [-1])
     first, words, suffixes, rows, backoffs, base = table.stored_arrays
     sums = _row_sums(first, words, suffixes, rows, backoffs, base, float(base.sum()), states)
