@@ -102,15 +102,13 @@ def whole_ngrams(trie: Trie) -> NDArray[np.int64]:
     """
     if trie.order == 1:
         return np.arange(trie.vocab_size)
-    blocks = [trie.sentence_starts(order) for order in range(2, trie.order)]
-    return np.concatenate([np.arange(block.start, block.stop) for block in [*blocks, trie.level(trie.order)]])
+    return np.concatenate([np.arange(block.start, block.stop) for block in trie.after_whole_histories()])
 
 
 def slot_shifts(trie: Trie) -> list[int]:
     """For a whole history of length k, node - shifts[k] is the slot of its follower `node`."""
     shifts, slots = [0], 0
-    for order in range(2, trie.order + 1):
-        block = trie.sentence_starts(order) if order < trie.order else trie.level(order)
+    for block in trie.after_whole_histories() if trie.order > 1 else ():
         shifts.append(block.start - slots)
         slots += block.stop - block.start
     return shifts

@@ -383,8 +383,7 @@ def history_masses(parts: SignedSplit) -> np.ndarray:
     """Z of each node that can be a history; -1 for one that is not whole or that the text never continues."""
     trie = parts.table.trie
     masses = np.full(trie.num_histories, -1.0)
-    for length, shift in enumerate(slot_shifts(trie)[1:], start=1):
-        histories = trie.level(length) if length == trie.order - 1 else trie.sentence_starts(length)
+    for histories, shift in zip(trie.whole_histories(), slot_shifts(trie)[1:], strict=True):
         bounds = trie.first[histories.start : histories.stop + 1] - shift
         minus, empirical = (
             np.diff(np.append(0.0, np.cumsum(values))[bounds]) for values in (parts.minus, parts.empirical)

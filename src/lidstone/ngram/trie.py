@@ -115,6 +115,14 @@ class Trie:
             start = int(self.first[start])
         return slice(start, level.stop)
 
+    def whole_histories(self) -> list[slice]:
+        """The histories that are whole: those that begin with `<s>`, by length, and all of n-1 words."""
+        return [*map(self.sentence_starts, range(1, self.order - 1)), self.level(self.order - 1)]
+
+    def after_whole_histories(self) -> list[slice]:
+        """The n-grams that follow whole histories, by order from 2 on."""
+        return [*map(self.sentence_starts, range(2, self.order)), self.level(self.order)]
+
     def find(self, ngram: Sequence[int]) -> int:
         """The node of an n-gram given as ids, or -1."""
         if not 0 < len(ngram) <= self.order or not all(0 <= word <= self.vocab_size for word in ngram):

@@ -172,10 +172,7 @@ def _frequencies(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def _parts_with_whole_histories(counts: Counts) -> list[slice]:
     """The nodes of n-grams with a whole history: words where there are no longer ones; else as in `_frequencies`."""
-    if counts.order == 1:
-        return [slice(0, counts.vocab.size)]
-    starts = [counts.trie.sentence_starts(order) for order in range(2, counts.order)]
-    return [*starts, counts.trie.level(counts.order)]
+    return [slice(0, counts.vocab.size)] if counts.order == 1 else counts.trie.after_whole_histories()
 
 
 def _unseen_types(counts: Counts) -> int:
@@ -183,9 +180,8 @@ def _unseen_types(counts: Counts) -> int:
     seen = sum(_positive(counts.counts, part) for part in _parts_with_whole_histories(counts))
     if counts.order == 1:
         return counts.vocab.event_count - seen
-    trie = counts.trie
-    parts = [*(trie.sentence_starts(order) for order in range(1, trie.order - 1)), trie.level(trie.order - 1)]
-    return counts.vocab.event_count * sum(_positive(counts.totals, part) for part in parts) - seen
+    histories = sum(_positive(counts.totals, part) for part in counts.trie.whole_histories())
+    return counts.vocab.event_count * histories - seen
 
 
 def _positive(values: Ints, part: slice) -> int:
