@@ -60,7 +60,7 @@ class TrainerLoss:
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         """The loss of one micro-batch."""
         if labels is None:
-            raise InputError("the batch has no labels", hint="use a collator that makes labels, -100 where unpredicted")
+            raise without_labels()
         logits = logits_of(outputs)
         move_to(self.loss, logits)
         targets, histories = self._align(outputs, labels)
@@ -207,27 +207,25 @@ def check_arguments(arguments: Any) -> None:
             hint="set label_smoothing_factor=0",
         )
     if arguments.n_gpu > 1:
-        raise InputError(
-            f"one process uses {arguments.n_gpu} devices (nn.DataParallel), where losses are not summed correctly",
-            hint="start one process per device: torchrun --nproc_per_node ..., or make one device visible only",
-        )
+        raise _data_parallel(arguments.n_gpu)
 
 
 def check_model(model: Any) -> None:
     """Raise an error for a masked language model, whose labels must not be shifted."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL,
-    )
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED,
-    )
+    from transformers.models.auto import modeling_auto
 
+    causal, masked = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     name, config = type(model).__name__, getattr(model, "config", None)
-    if name in MASKED.values() and name not in CAUSAL.values() and not getattr(config, "is_encoder_decoder", False):
+    if name in masked.values() and name not in causal.values() and not getattr(config, "is_encoder_decoder", False):
         raise InputError(
             f"{name} is a masked language model, which predicts no next word",
             hint="the smoothed losses are for causal language models and encoder-decoders",
         )
+
+
+def without_labels() -> InputError:
+    """The error for a batch that nothing can be learnt from."""
+    return InputError("the batch has no labels", hint="use a collator that makes labels, -100 where unpredicted")
 
 
 def logits_of(outputs: Any) -> Tensor:
@@ -283,8 +281,12 @@ def is_encoder_decoder(outputs: Any) -> bool:
 def one_number(num_items: Any) -> Any:
     """The number of tokens of the batch; several numbers, for several devices of one process, are an error."""
     if isinstance(num_items, Tensor) and num_items.numel() > 1:
-        raise InputError(
-            "one process uses several devices (nn.DataParallel), where losses are not summed correctly",
-            hint="start one process per device: torchrun --nproc_per_node ..., or make one device visible only",
-        )
+        raise _data_parallel("several")
     return num_items
+
+
+def _data_parallel(number: Any) -> InputError:
+    return InputError(
+        f"one process uses {number} devices (nn.DataParallel), where losses are not summed correctly",
+        hint="start one process per device: torchrun --nproc_per_node ..., or make one device visible only",
+    )

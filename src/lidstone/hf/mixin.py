@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lidstone.errors import InputError, RunError
 from lidstone.hf.alignment import Aligned, align_causal, align_decoder
-from lidstone.hf.hook import PartsMeter, check_arguments, check_loss, check_model, logits_of, move_to
+from lidstone.hf.hook import PartsMeter, check_arguments, check_loss, check_model, logits_of, move_to, without_labels
 from lidstone.hf.projection import Projection
 from lidstone.hf.stored_teacher import COLUMNS
 from lidstone.hf.teacher_columns import teacher_columns
@@ -60,15 +60,11 @@ class SmoothedLossMixin(Trainer):
         return super().train(*args, **kwargs)
 
     def compute_loss(
-        self,
-        model: Any,
-        inputs: Mapping[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
+        self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """The smoothed loss of one micro-batch, scaled so that accumulated and averaged gradients are right."""
         if inputs.get("labels") is None and inputs.get("shift_labels") is None:
-            raise InputError("the batch has no labels", hint="use a collator that makes labels, -100 where unpredicted")
+            raise without_labels()
         check_synchronised(self, model)
         inputs = self._with_decoder_inputs(inputs)
         self.smoothed_loss.progress = self.state.global_step / max(self.state.max_steps, 1)
