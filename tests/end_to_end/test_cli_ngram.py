@@ -317,7 +317,7 @@ def test_a_terminal_that_is_not_utf8_gets_escapes(tmp_path, encoding):
 
 def test_unknown_suffixes_of_outputs_are_refused(tiny):
     for verb in (["convert", tiny / "t"], ["fit", tiny / "c", "-s", "add-lambda", "-o"]):
-        for name in ("x.arpa.zip", "x.klm", "x.gz"):
+        for name in ("x.arpa.zip", "x.lm", "x.gz"):
             result = run(*verb, tiny / name, code=1)
             assert "is unknown" in result.stderr and "write ARPA" in result.stderr
             assert not (tiny / name).exists()

@@ -25,7 +25,9 @@ TEXTS: TypeAlias = Annotated[
 ]
 MODEL: TypeAlias = Annotated[
     str,
-    Argument(metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie (filter: any KenLM binary)."),
+    Argument(
+        metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie (score, filter: any KenLM binary)."
+    ),
 ]
 OUTPUT: TypeAlias = Annotated[Path, Option("--output", "-o", help="The file to write.")]
 KENLM_FILES = (".bin", ".binary", ".klm", ".mmap", ".trie", ".probing")

@@ -105,7 +105,11 @@ def check_kinds(table: Any, counts: Any) -> None:
     """Refuse arguments in each other's place."""
     if table is not None and not isinstance(table, BackoffTable):
         fit = "fit a smoother: table = ld.ModifiedKneserNey().fit(counts)"
-        hint = "read the file first: ld.load(path)" if isinstance(table, (str, os.PathLike)) else fit
+        hint = (
+            "read the file first: ld.load(path), or ld.read_arpa(path, vocab)"
+            if isinstance(table, (str, os.PathLike))
+            else fit
+        )
         raise InputError(f"{type(table).__name__} was given where a table is expected", hint=hint)
     if isinstance(counts, (int, float)):
         raise InputError(f"{counts} was given where counts are expected", hint=f"name the strength: gamma={counts}")

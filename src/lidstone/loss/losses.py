@@ -222,7 +222,8 @@ class SmoothedLoss(nn.Module):
         if self.targets is not None and size != self.targets.vocab.size:
             raise VocabularyMismatch(
                 f"the table has {self.targets.vocab.size} ids, the {what} {size}",
-                hint=f"make the vocabulary with the model's size: Vocabulary.from_tokenizer(tokenizer, size={size})",
+                hint=f"make the vocabulary with the model's size: Vocabulary.from_tokenizer(tokenizer, size={size}), "
+                "and count with it, or read an ARPA file with it: ld.read_arpa(path, vocab)",
             )
 
     def _gold(self, labels: Tensor, size: int) -> Tensor:

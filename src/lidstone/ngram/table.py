@@ -324,7 +324,7 @@ class BackoffTable:
             raise VocabularyMismatch(
                 f"the table was made with another vocabulary ({self.vocab.size} ids, fingerprint "
                 f"{self.vocab.fingerprint}) than this one ({vocab.size} ids, {vocab.fingerprint})",
-                hint="count and fit again with the tokenizer in use",
+                hint="count and fit again with the tokenizer in use; an ARPA file: ld.read_arpa(path, vocab)",
             )
 
     def require_counts(self, counts: Counts) -> None:
