@@ -40,6 +40,14 @@ def test_every_dependency_has_a_lower_bound() -> None:
     assert free == []
 
 
+def test_every_file_of_the_package_is_in_the_wheel() -> None:
+    tool = tomllib.loads(read("pyproject.toml"))["tool"]["setuptools"]
+    package = ROOT / "src" / "lidstone"
+    packed = {path for pattern in tool["package-data"]["lidstone"] for path in package.glob(pattern)}
+    found = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert {path.name for path in found - packed if path.suffix != ".py"} <= {"README.md"}
+
+
 def test_the_citation_agrees_with_the_metadata() -> None:
     yaml = pytest.importorskip("yaml")
     about = yaml.safe_load(read("CITATION.cff"))
