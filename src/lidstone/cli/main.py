@@ -33,6 +33,10 @@ VERBS = {
     "mix": "Mix several models into one.",
     "prune": "Make a model smaller.",
     "filter": "Score lines or documents by perplexity and keep the best.",
+    "lmplz": "Estimate a model with the flags of KenLM's lmplz.",
+    "build-binary": "Write a KenLM binary with the flags of build_binary.",
+    "query": "Score lines with the flags of KenLM's query.",
+    "install-kenlm-names": "Make executables of these three names.",
     "data": "Fetch, verify and prepare corpora.",
     "init": "Write a recipe to start from.",
     "train": "Train a regularized neural model.",
@@ -53,6 +57,7 @@ BESIDE = {
     "merge": "count",
     **dict.fromkeys(("explain", "sample", "convert", "mix", "prune"), "tables"),
     **dict.fromkeys(("translate", "generate"), "evaluate"),
+    **dict.fromkeys(("lmplz", "build-binary", "query", "install-kenlm-names"), "kenlm_programs"),
     **dict.fromkeys(("compare", "pack", "unpack"), "report"),
 }
 """The modules of verbs that have none of their own."""
@@ -94,7 +99,8 @@ def _command(verb: str) -> Any:
     below = getattr(module, f"{verb}_app", None)
     if below is None:
         below = typer.Typer(add_completion=False)
-        below.command(verb)(getattr(module, verb))
+        function = getattr(module, verb.replace("-", "_"))
+        below.command(verb, context_settings=getattr(function, "context_settings", None))(function)
     below.rich_markup_mode = None
     return typer.main.get_command(below)
 
