@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_pairs
 from lidstone.cli.evaluate import FIT_WEIGHT
@@ -17,39 +17,36 @@ from lidstone.errors import InputError
 def teach(
     models: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="RUN... TEXT",
             autocompletion=complete_runs,
             help="Runs, model folders or checkpoints, then the text; train: the training text of the first run.",
         ),
     ],
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write.")],
-    top: Annotated[int, typer.Option(min=1, help="How many words to keep at each position.")] = 64,
+    output: Annotated[str, Option("--output", "-o", metavar="FOLDER", help="The folder to write.")],
+    top: Annotated[int, Option(min=1, help="How many words to keep at each position.")] = 64,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw so many words, without bias, instead of keeping the most probable.")
+        bool, Option("--sample", help="Draw so many words, without bias, instead of keeping the most probable.")
     ] = False,
-    temperature: Annotated[float, typer.Option(help="Soften the teacher before its words are kept.")] = 1.0,
+    temperature: Annotated[float, Option(help="Soften the teacher before its words are kept.")] = 1.0,
     weights: Annotated[
-        str | None, typer.Option("--weights", "-w", help="One per model, such as 2,1; equal if left out.")
+        str | None, Option("--weights", "-w", help="One per model, such as 2,1; equal if left out.")
     ] = None,
     cross_fit: Annotated[
-        bool,
-        typer.Option("--cross-fit", help="Model i of K did not see the sentences i mod K, and teaches these alone."),
+        bool, Option("--cross-fit", help="Model i of K did not see the sentences i mod K, and teaches these alone.")
     ] = False,
-    mix: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="Mix with an n-gram model over the same ids.")
-    ] = None,
+    mix: Annotated[str | None, Option(metavar="TABLE", help="Mix with an n-gram model over the same ids.")] = None,
     ngram: Annotated[
         int | None,
-        typer.Option(min=1, max=8, metavar="N", help="Mix with modified Kneser-Ney of the text itself, of this order."),
+        Option(min=1, max=8, metavar="N", help="Mix with modified Kneser-Ney of the text itself, of this order."),
     ] = None,
     folds: Annotated[
-        int, typer.Option(min=2, help="With --ngram: a sentence meets the n-gram model of the other folds.")
+        int, Option(min=2, help="With --ngram: a sentence meets the n-gram model of the other folds.")
     ] = 10,
-    weight: Annotated[float | None, typer.Option(min=0, max=1, help="The weight of the n-gram model.")] = None,
+    weight: Annotated[float | None, Option(min=0, max=1, help="The weight of the n-gram model.")] = None,
     fit_weight: FIT_WEIGHT = None,
     parquet: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write it as Parquet, too: input_ids, target_token_ids, ...")
+        str | None, Option(metavar="FILE", help="Write it as Parquet, too: input_ids, target_token_ids, ...")
     ] = None,
     as_json: JSON = False,
 ) -> None:

@@ -48,18 +48,6 @@ class FoldedCrossEntropy(SmoothedLoss):
                 hint='pass one table per fold, empirical="token", and reduction="mean" or "sum"',
             )
         self.losses: Any = nn.ModuleList(make(table, **{**options, "reduction": "sum"}) for table in tables)
-        self.progress = 0.0
-
-    @property
-    def progress(self) -> float:
-        """How much of the training is done, from 0 to 1; read by the schedule."""
-        return self._progress
-
-    @progress.setter
-    def progress(self, done: float) -> None:
-        self._progress = done
-        for loss in getattr(self, "losses", ()):
-            loss.progress = done
 
     @property
     def signature(self) -> dict[str, Any]:

@@ -120,6 +120,9 @@ class SmoothedLoss(nn.Module):
     def progress(self, done: float) -> None:
         """Set the strengths of this step, as a tensor, so that compiled code need not be compiled again."""
         self._progress = done
+        for part in self.modules():
+            if isinstance(part, SmoothedLoss) and part is not self:  # the loss of a fold
+                part.progress = done
         if self.targets is not None:
             strength, sign = self.schedule(done), 1.0 if self.form == "published" else -1.0
             self.targets.set_strengths(strength * self.gamma_plus, sign * (strength * self.gamma_minus))
