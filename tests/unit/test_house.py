@@ -34,8 +34,6 @@ CIRCLES = {
 NOT_MODULES = {"lidstone.smoothers", "lidstone.json"}
 """dotted names in docstrings that are no modules: the group of entry points, and a file of a run"""
 SOURCES = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.parts]
-LONG_WAYS = {"sweep"}
-"""jobs that visit more files than they should"""
 
 
 def parsed(module: str) -> ast.Module:
@@ -124,7 +122,7 @@ def test_no_file_name_occurs_three_times():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", sorted(LIMITS.keys() - LONG_WAYS))
+@pytest.mark.parametrize("job", sorted(LIMITS))
 def test_a_job_visits_few_files(job):
     files = files_of(job)
     assert len(files) <= LIMITS[job], "\n".join(files)

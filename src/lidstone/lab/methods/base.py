@@ -171,16 +171,16 @@ def folds_of(lengths: NDArray[Any], number: int) -> NDArray[np.int64]:
 
 
 class TrainingMethod:
-    """Plain cross-entropy; a method overrides the steps that it changes."""
+    """Plain cross-entropy, the method `none`; another method overrides the steps that it changes."""
 
-    kind: str
+    kind = "none"
     tasks: tuple[str, ...] = ("lm", "mt")
     """what it can train"""
     has_smoother: bool | None = False
     """whether it needs the key `smoother`; otherwise the key is an error; None: it may have it"""
     has_folds = False
     """whether it can take the key `folds`"""
-    axes: tuple[str, ...] | None = ("gamma",)
+    axes: tuple[str, ...] | None = ()
     """keys of `regularizer` whose axes, common to all methods of a sweep, apply to this one; None: all"""
     has_order = False
     """whether it uses n-grams of the settings' order"""
@@ -193,8 +193,12 @@ class TrainingMethod:
 
     def check(self, settings: Regularizer) -> None:
         """Raise a ValueError for settings that this method does not allow."""
-        if settings.gamma is None:
-            raise ValueError(f"{self.kind} needs gamma")
+        from lidstone.ngram.smoothers.registry import smoother_names
+
+        if {settings.gamma, settings.gamma_plus, settings.gamma_minus} != {None} or settings.parameters:
+            raise ValueError("kind none has no gamma and no parameters; name a smoother: smoother: katz")
+        if settings.name in smoother_names():
+            raise ValueError(f"{settings.name} is a smoother; write smoother: {settings.name}, and its gamma")
 
     def loss(
         self, settings: Regularizer, text: TrainingText, make: type[SmoothedLoss], schedule: Schedule
@@ -215,7 +219,7 @@ class TrainingMethod:
 
     def describe(self, settings: Regularizer) -> dict[str, Any]:
         """The method in `run.json`, with the keys by which reports group runs."""
-        plus, minus = settings.strengths
+        plus, minus = settings.strengths if settings.is_set else (None, None)
         return {
             "kind": self.kind,
             "smoother": settings.smoother,
@@ -229,7 +233,18 @@ class TrainingMethod:
         }
 
 
-class TableMethod(TrainingMethod):
+class StrengthMethod(TrainingMethod):
+    """A method that has the one strength gamma."""
+
+    axes: tuple[str, ...] | None = ("gamma",)
+
+    def check(self, settings: Regularizer) -> None:
+        """Raise a ValueError if there is no gamma."""
+        if settings.gamma is None:
+            raise ValueError(f"{self.kind} needs gamma")
+
+
+class TableMethod(StrengthMethod):
     """A method whose target is mixed with a table: by default one without histories, in the exact, token-wise form.
 
     The target is then (1 - gamma) onehot + gamma p~.

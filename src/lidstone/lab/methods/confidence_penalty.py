@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from lidstone.errors import InputError
-from lidstone.lab.methods.base import Regularizer, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import Regularizer, StrengthMethod, TrainingText
 from lidstone.loss.checks import check_shapes
 from lidstone.loss.losses import LossParts, SmoothedLoss
 from lidstone.loss.schedule import Schedule
 
 
-class ConfidencePenaltyMethod(TrainingMethod):
+class ConfidencePenaltyMethod(StrengthMethod):
     """Cross-entropy with the penalty, on logits."""
 
     kind = "confidence_penalty"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import RunError
 from lidstone.hf.stored_teacher import IDS, LOGPROBS
-from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import BatchChange, Regularizer, StrengthMethod, TrainingText
 from lidstone.loss.folds import FoldedCrossEntropy
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedLoss
 from lidstone.loss.schedule import Schedule
@@ -28,13 +28,14 @@ POSITIONS = "positions"
 """in a batch: where in the training text each label stands"""
 
 
-class DistillationMethod(TrainingMethod):
+class DistillationMethod(StrengthMethod):
     """Training on a stored teacher."""
 
     kind = "distillation"
     tasks = ("lm",)
     has_smoother = None
     has_folds = True
+    axes = ("gamma", "order", "teacher")
 
     def check(self, settings: Regularizer) -> None:
         super().check(settings)
@@ -53,9 +54,6 @@ class DistillationMethod(TrainingMethod):
             raise ValueError("teacher.cross_fit needs two runs or more, without weights")
         if teacher.weights and len(teacher.weights) != len(teacher.runs):
             raise ValueError("teacher.weights needs one number for each of teacher.runs")
-
-    def varies_along(self, key: str) -> bool:
-        return key in ("gamma", "order") or key.startswith("teacher.")
 
     def describe(self, settings: Regularizer) -> dict[str, Any]:
         found, teacher = super().describe(settings), settings.teacher

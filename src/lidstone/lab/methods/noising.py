@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lidstone.errors import InputError
-from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import BatchChange, Regularizer, StrengthMethod, TrainingText
 from lidstone.ngram.counts import Counts
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _INPUTS = ("decoder_input_ids", "input_ids")  # a translation model's source sta
 _LABELS = ("labels", "shift_labels")
 
 
-class NoisingMethod(TrainingMethod):
+class NoisingMethod(StrengthMethod):
     """Plain cross-entropy on noised batches."""
 
     kind = "noising"

@@ -30,7 +30,7 @@ from torch.autograd.function import once_differentiable
 
 from lidstone.errors import InputError
 from lidstone.files import read_json, write_json
-from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingMethod, TrainingText, residual_of
+from lidstone.lab.methods.base import BatchChange, Regularizer, StrengthMethod, TrainingText, residual_of
 from lidstone.loss.targets import Targets
 from lidstone.ngram.formats.safetensors import load, save
 from lidstone.ngram.table import BackoffTable
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TABLE, FACTS = "residual.safetensors", "residual.json"
 
 
-class ResidualMethod(TrainingMethod):
+class ResidualMethod(StrengthMethod):
     """Plain cross-entropy of a network whose logits have the residual added."""
 
     kind = "residual"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lidstone.lab.methods.base import Regularizer, TrainingMethod, TrainingText
+from lidstone.lab.methods.base import Regularizer, StrengthMethod, TrainingText
 from lidstone.lab.methods.confidence_penalty import ConfidencePenalty
 from lidstone.lab.methods.residual import log_table
 from lidstone.loss.losses import SmoothedLoss
@@ -21,7 +21,7 @@ from lidstone.loss.targets import Targets, shift_right
 from lidstone.ngram.table import BackoffTable
 
 
-class ReverseKLMethod(TrainingMethod):
+class ReverseKLMethod(StrengthMethod):
     """Cross-entropy with the divergence from the table of a smoother, on logits."""
 
     kind = "reverse_kl"

@@ -137,7 +137,7 @@ def seeds_of(recipe: Recipe) -> list[int]:
 def _applies(key: str, regularizer: Regularizer) -> bool:
     section, _, rest = key.partition(".")
     axes = regularizer.method.axes
-    return section != "regularizer" or axes is None or rest in axes
+    return section != "regularizer" or axes is None or rest.partition(".")[0] in axes
 
 
 def _check_axis(key: str, values: list[Any]) -> None:
