@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from lidstone import __version__
 from lidstone.errors import RunError
 from lidstone.parallel import cores
 
@@ -52,6 +53,13 @@ def count_nodes() -> int:
     import ray
 
     return sum(node["Alive"] for node in ray.nodes())
+
+
+def check_version(driver: str) -> None:
+    """On a worker: refuse to work for a driver with another version of lidstone."""
+    if driver != __version__:
+        hint = "install the same version on all nodes"
+        raise RunError(f"a worker has lidstone {__version__}, the driver {driver}", hint=hint)
 
 
 @contextlib.contextmanager

@@ -24,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone import __version__
-from lidstone.errors import InputError, LidstoneError, RunError, TextError
+from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.count import count_stream
 from lidstone.ngram.disk.memory import chunk_size
 from lidstone.ngram.disk.merge import merge_within
 from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, between, cut_out, piece_of, save_piece, whole
 from lidstone.parallel import equal_ranges
+from lidstone.ray_cluster import check_version
 from lidstone.text.history import sentence_stream
 from lidstone.text.inputs import Input
 from lidstone.text.reader import FileRange
@@ -89,7 +90,7 @@ def guarded(task: Callable[..., Iterator[Rows]], job: CountJob, *rest: Any) -> C
 
     def run(batch: Rows) -> Iterator[Rows]:
         try:
-            _check_version(job)
+            check_version(job.version)
             yield from (_as_batch({**BLANK, **row}) for row in task(batch, job, *rest))
         except LidstoneError as error:
             yield _as_batch({**BLANK, "error": f"{error.message}\0{error.hint}"})
@@ -170,14 +171,6 @@ def add_bucket(batch: Rows, job: CountJob, space: Any) -> Iterator[Rows]:
         save_piece(piece, Path(known.folder) / name)
         pairs = int(piece.counts[piece.level(2)].sum())
         yield {"bucket": bucket, "block": " ".join(blocks), "file": name, "pairs": pairs}
-
-
-def _check_version(job: CountJob) -> None:
-    if job.version != __version__:
-        raise RunError(
-            f"a worker has lidstone {__version__}, the driver {job.version}",
-            hint="install the same version on all nodes",
-        )
 
 
 def _splits(batch: Rows) -> Iterator[TextSplit]:

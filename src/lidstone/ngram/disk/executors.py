@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from lidstone import __version__
-from lidstone.errors import LidstoneError, RunError
+from lidstone.errors import LidstoneError
 from lidstone.parallel import bounded_lookahead
-from lidstone.ray_cluster import SHUFFLERS, count_workers, named_errors
+from lidstone.ray_cluster import SHUFFLERS, check_version, count_workers, named_errors
 
 Task = Callable[..., Any]
 
@@ -69,9 +69,7 @@ def _run_task(shared: tuple[Task, Any, str], argument: tuple[Any, ...]) -> tuple
     """On a worker: the error, as message and hint, or the result."""
     task, files, version = shared
     try:
-        if version != __version__:
-            hint = "install the same version on all nodes"
-            raise RunError(f"a worker has lidstone {__version__}, the driver {version}", hint=hint)
+        check_version(version)
         return None, task(files.open(), *argument)
     except LidstoneError as error:
         return (error.message, error.hint), None
