@@ -27,8 +27,9 @@ import torch.nn.functional as F
 from _timing import interleaved, peak_memory, wall_and_cpu, write_results
 
 import lidstone as ld
+from lidstone.lab.corpus.pipeline import build_vocabulary
 from lidstone.ngram.counts import count
-from lidstone.text.bpe import learn_bpe, subword_vocabulary
+from lidstone.text.bpe import learn_bpe
 from lidstone.text.reader import read_lines
 
 WIDTH = 512
@@ -42,7 +43,7 @@ def bpe_ids(merges: int = 16_000) -> tuple[np.ndarray, ld.Vocabulary]:
         sys.exit("error: WikiText-2 is not here\nhint: set LIDSTONE_DATA to the folder with the corpora")
     lines = [line for line in read_lines(source) if line.strip()]
     encoded = learn_bpe(lines, merges).encode_lines(lines)
-    vocab = subword_vocabulary(encoded)
+    vocab = build_vocabulary(encoded)
     eos = np.array([vocab.eos], np.int32)
     return np.concatenate([part for line in encoded for part in (vocab.encode(line), eos)]), vocab
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, TextError
-from lidstone.text.bpe import BPE, learn_bpe, subword_vocabulary
+from lidstone.text.bpe import BPE, learn_bpe
 from lidstone.text.corpora import embedded_corpus
 
 LINES = [" ".join(sentence) for sentence in embedded_corpus()[:400]]
@@ -79,12 +79,3 @@ def test_learning_needs_words_and_merges():
 
 def test_learning_stops_where_no_pair_recurs():
     assert learn_bpe(["ab ab cd"], 50).merges == (("a", "b</w>"),)
-
-
-def test_the_vocabulary_of_encoded_text():
-    vocab = subword_vocabulary([["b@@", "a"], ["a", "c"]])
-    assert vocab.tokens == ("<pad>", "<unk>", "</s>", "a", "b@@", "c")
-    assert (vocab.eos, vocab.unk, vocab.unpredictable) == (2, 1, (0,))
-    assert subword_vocabulary([["a", "a", "b"]], min_count=2).tokens[3:] == ("a",)
-    with pytest.raises(InputError, match="lack </s>"):
-        subword_vocabulary([["a"]], specials=("<pad>",))

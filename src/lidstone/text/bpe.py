@@ -23,10 +23,8 @@ from typing import Any
 from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.files import write_text
 from lidstone.text.reader import read_lines
-from lidstone.text.vocabulary import EOS, UNK, Vocabulary
 
 Pair = tuple[str, str]
-PAD = "<pad>"
 _SPLIT = "@@"  # ends each piece of a word but the last
 _END = "</w>"  # ends the last piece of a word inside the codes file
 _VERSION = "#version: 0.2"
@@ -106,30 +104,6 @@ class BPE:
         tokenizer = Tokenizer(models.BPE(ids, list(dict.fromkeys(self.merges)), end_of_word_suffix=_END))
         tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
         return tokenizer
-
-
-def subword_vocabulary(
-    lines: Iterable[Sequence[str]],
-    *,
-    specials: Sequence[str] = (PAD, UNK, EOS),
-    min_count: int = 1,
-) -> Vocabulary:
-    """The vocabulary of encoded lines: specials, then pieces by falling frequency, ties by spelling.
-
-    `</s>` must be among the specials. `<pad>` and `<s>` are unpredictable.
-
-    >>> subword_vocabulary([["b@@", "a"], ["a"]]).tokens
-    ('<pad>', '<unk>', '</s>', 'a', 'b@@')
-    """
-    if EOS not in specials:
-        raise InputError(f"the specials {tuple(specials)} lack {EOS}", hint=f"add {EOS}")
-    counts = Counter(piece for line in lines for piece in line)
-    pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
-    frequent = (piece for piece in pieces if counts[piece] >= min_count)
-    tokens = tuple(dict.fromkeys((*specials, *frequent)))
-    unpredictable = tuple(number for number, token in enumerate(specials) if token in (PAD, "<s>"))
-    unk = tokens.index(UNK) if UNK in specials else None
-    return Vocabulary(len(tokens), tokens.index(EOS), unpredictable, unk, tokens)
 
 
 def _parse(lines: Sequence[str], name: str) -> tuple[Pair, ...]:
