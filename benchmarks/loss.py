@@ -1,10 +1,11 @@
 """What the regularizer costs: output projection and loss, forward and backward, on real text.
 
-    python benchmarks/loss.py [--quick] [--extremes [--against SRC]]
+    python benchmarks/loss.py [--quick] [--teacher] [--extremes [--against SRC]]
 
 WikiText-2 words -> BPE with 16,000 merges, real consecutive positions, d = 512. Each method runs once per round, rounds
 repeat, medians are compared. The dense way is the paper's: rows of a V x V matrix gathered for every position.
-`--extremes --against SRC` compares with another version, whose src folder is SRC: child processes run both in turn.
+`--teacher` measures a teacher of 64 words, with each tail, alone. `--extremes --against SRC` compares with another
+version, whose src folder is SRC: child processes run both in turn.
 """
 
 from __future__ import annotations
@@ -263,6 +264,31 @@ def extremes(
     return found
 
 
+def taught(
+    ids: np.ndarray, vocab: ld.Vocabulary, tables: dict[int, Any], rounds: int, positions: int = 1024, k: int = 64
+) -> list[dict[str, Any]]:
+    """A teacher of k words, completed by each tail: ratios to label smoothing."""
+    problem = Problem(ids, vocab, positions, tables)
+    logprobs, words = torch.log_softmax(3 * torch.randn(1, positions, vocab.size), -1).topk(k)
+    teacher = problem.labels, words, logprobs, problem.inputs
+    ways = {"F.cross_entropy(label_smoothing)": problem.methods()["F.cross_entropy(label_smoothing)"]}
+    table, counts = tables[max(tables)]
+    for name, tail in (("drop", "drop"), ("uniform", "uniform"), ("unigram", "unigram"), ("table", table)):
+        loss = ld.SparseTargetCrossEntropy(tail, counts=counts if tail == "unigram" else None)
+        linear = ld.LinearSparseTargetCrossEntropy(tail, counts=counts if tail == "unigram" else None)
+        ways[name] = problem.step(lambda loss=loss: loss(problem.logits(), *teacher).total)
+        ways[f"{name}, linear"] = problem.step(
+            lambda linear=linear: linear(problem.hidden, problem.weight, *teacher).total
+        )
+    times = wall_and_cpu(ways, rounds)
+    first = times.pop("F.cross_entropy(label_smoothing)")
+    return [
+        {"way": f"teacher of {k}, {name}", "positions": positions, "vocabulary": vocab.size, "rounds": rounds,
+         "ratios": {kind: found[kind] / first[kind] for kind in first}}
+        for name, found in times.items()
+    ]  # fmt: skip
+
+
 def against(
     ids: np.ndarray, vocab: ld.Vocabulary, other: str, arguments: list[str], turns: int = 3
 ) -> list[dict[str, Any]]:
@@ -326,6 +352,7 @@ def main() -> None:
     parser.add_argument(
         "--positions", type=int, nargs=2, default=(256, 4096), help="with --extremes: of the small and the large batch"
     )
+    parser.add_argument("--teacher", action="store_true", help="a teacher of 64 words, alone")
     parser.add_argument("--ids", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
@@ -338,6 +365,10 @@ def main() -> None:
     tables, setup = tables_of(ids, vocab, (2, 3))
     if options.ids:
         print(json.dumps(extremes(ids, vocab, tables, options.rounds, *options.positions)))
+        return
+    if options.teacher:
+        found = taught(ids, vocab, tables, options.rounds)
+        print(*found, "written:", write_results("loss-teacher", {"ratios": found}), sep="\n")
         return
     if options.extremes:
         print(
@@ -376,6 +407,7 @@ def main() -> None:
         figures["growth"] = growth(ids, max(3, options.rounds // 2))
         for row in figures["growth"]:
             print(row)
+        figures["teacher"] = taught(ids, vocab, tables, options.rounds)
         figures["extremes"] = extremes(ids, vocab, tables, options.rounds)
         print("\nwritten:", write_results("loss", figures))
         draw(figures["growth"], Path(__file__).parents[1] / "docs" / "images" / "loss-cost.svg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,6 +142,16 @@ def test_sweeps_vary_the_teacher():
     values["sweep"] = {"by_method": {"distillation": {"regularizer.teacher.k": [4, 16]}}}
     cells = search_cells(make_recipe(values), "distillation")
     assert [cell.settings for cell in cells] == [{"regularizer.teacher.k": 4}, {"regularizer.teacher.k": 16}]
+
+
+def test_the_recipe_of_the_study_is_sound():
+    """The teachers' own settings are fixed, so that no axis of the search trains them again."""
+    study = load_recipe(Path(__file__).parents[2] / "results" / "distillation.yaml")
+    taught = [method for method in study.methods if method.kind == "distillation"]
+    assert len(taught) == 10
+    axes = {key for method in study.method_names for cell in search_cells(study, method) for key in cell.settings}
+    changed = {key for key in {*axes, *study.sweep.refine} if not key.startswith("regularizer.")}
+    assert all(set(method.teacher.set) == changed for method in taught if method.teacher)
 
 
 MISTAKES = [
