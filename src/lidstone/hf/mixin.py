@@ -21,7 +21,7 @@ from lidstone.errors import InputError, RunError
 from lidstone.hf.alignment import Aligned, align_causal, align_decoder
 from lidstone.hf.hook import PartsMeter, check_arguments, check_loss, check_model, logits_of, move_to, without_labels
 from lidstone.hf.projection import Projection
-from lidstone.hf.stored_teacher import COLUMNS
+from lidstone.hf.stored_teacher import COLUMNS, IDS
 from lidstone.hf.teacher_columns import teacher_columns
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedLoss
 from lidstone.loss.teacher import LinearSparseTargetCrossEntropy
@@ -104,7 +104,7 @@ class SmoothedLossMixin(Trainer):
     def _columns(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """What only some losses take from a batch: folds, and the columns of a teacher."""
         shift = not self._has_encoder and inputs.get("shift_labels") is None
-        ids, logprobs = teacher_columns(inputs, shift)
+        ids, logprobs = teacher_columns(inputs, shift) if inputs.get(IDS) is not None else (None, None)
         found = {"folds": inputs.get("folds"), "ids": ids, "logprobs": logprobs}
         return {name: value for name, value in found.items() if value is not None}
 
