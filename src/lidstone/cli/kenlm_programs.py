@@ -111,11 +111,11 @@ def _estimate(counts: Counts, options: Any) -> BackoffTable:
     """The table, its unigrams as `--vocab_pad` and `--limit_vocab_file` have them."""
     import numpy as np
 
-    from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
+    from lidstone.ngram.smoothers.modified_kneser_ney import FALLBACK, ModifiedKneserNey
 
     fallback = options.discount_fallback
     if fallback is not None:
-        fallback = fallback or [0.5, 1.0, 1.5]
+        fallback = fallback or [*FALLBACK]
         fallback = (fallback + fallback[-1:] * 2)[:3]
     allowed = np.append(counts.vocab.events, True)
     if options.limit_vocab_file is not None:

@@ -56,8 +56,9 @@ def teach(
     """
     from lidstone.lab.methods.base import Regularizer
     from lidstone.lab.run.run import quiet_transformers
-    from lidstone.lab.run.scoring import FALLBACK, SMOOTHER
+    from lidstone.lab.run.scoring import SMOOTHER
     from lidstone.lab.run.teaching import teach_text
+    from lidstone.ngram.smoothers.modified_kneser_ney import FALLBACK
 
     *runs, text = models
     shares = parse_weights(weights)

@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 from lidstone.loss.targets import shift_right
+from lidstone.text.datasets import IGNORED
 from lidstone.text.history import UNKNOWN
-
-IGNORED = -100
-"""the label of positions that are not predicted; the Trainer counts tokens with it, too"""
 
 
 class Aligned(NamedTuple):

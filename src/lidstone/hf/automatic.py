@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.hf.alignment import IGNORED
 from lidstone.hf.mixin import SmoothedLossMixin
 from lidstone.loss.losses import SmoothedCrossEntropy
 from lidstone.ngram.counts import Counts, count
-from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
-from lidstone.text.datasets import LENGTHS
+from lidstone.ngram.smoothers.modified_kneser_ney import FALLBACK, ModifiedKneserNey
+from lidstone.text.datasets import IGNORED, LENGTHS
 from lidstone.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 Gamma = float | Literal["auto"]
 TrainerClass = TypeVar("TrainerClass", bound=type)
-FALLBACK = (0.5, 1.0, 1.5)
-"""Discounts of orders whose counts of counts leave them undefined: little text is no error here."""
 STRENGTHS = (
     (100_000, 0.6, "less than 100,000 tokens: the best of 0.2, 0.4, 0.6 and 0.8 in results/wikitext2"),
     (2_000_000, 0.4, "100,000 to 2,000,000 tokens: the better of 0.2 and 0.4 in results/tatoeba"),

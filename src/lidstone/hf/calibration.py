@@ -15,7 +15,6 @@ perplexity at T stand two measures of the probabilities, before and after:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
-from lidstone.hf.perplexity import Inputs, logits_of
+from lidstone.hf.perplexity import Inputs, logits_of, perplexity_of
 from lidstone.text.datasets import IGNORED
 
 if TYPE_CHECKING:
@@ -71,9 +70,7 @@ def calibration(model: Any, batches: Batches, temperature: float = 1.0) -> Calib
     """Perplexity, calibration error and Brier score of a text at a temperature."""
     parts = _of_tokens(model, batches, 1 / temperature, _measures)
     nll, brier, confidence, right = (np.concatenate(column) for column in zip(*parts, strict=True))
-    loss = float(nll.mean())
-    perplexity = math.exp(loss) if loss < 700 else math.inf
-    return Calibration(perplexity, calibration_error(confidence, right), float(brier.mean()))
+    return Calibration(perplexity_of(float(nll.mean())), calibration_error(confidence, right), float(brier.mean()))
 
 
 def calibration_error(confidence: NDArray[np.float64], right: NDArray[np.float64], bins: int = BINS) -> float:

@@ -18,10 +18,11 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from lidstone.errors import InputError
-from lidstone.hf.alignment import IGNORED, Aligned, align_causal, evaluation_items
+from lidstone.hf.alignment import Aligned, align_causal, evaluation_items
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, LossParts, SmoothedCrossEntropy, SmoothedLoss
 from lidstone.loss.targets import ConstantTensors
 from lidstone.loss.teacher import SparseTargetLoss
+from lidstone.text.datasets import IGNORED
 
 Shift = Literal["auto"] | bool
 

@@ -73,11 +73,11 @@ class SentenceScores:
     @property
     def perplexity(self) -> float:
         """Perplexity per token."""
-        return _exp(self.loss)
+        return perplexity_of(self.loss)
 
     def word_perplexity(self, words: int) -> float:
         """Perplexity per word, given the words of the text without ends of sentences."""
-        return _exp(self.total / (words + len(self.nll)))
+        return perplexity_of(self.total / (words + len(self.nll)))
 
     def summary(self, words: int) -> dict[str, Any]:
         """All of it as plain values, with the denominators."""
@@ -228,5 +228,6 @@ def _token_nll(logits: Tensor, labels: Tensor) -> Tensor:
     return flat.view(labels.shape)
 
 
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+def perplexity_of(loss: float) -> float:
+    """Exp of a mean negative log-likelihood; infinite where that is too large."""
+    return math.exp(loss) if loss < 700 else math.inf

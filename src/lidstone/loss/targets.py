@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -285,13 +285,16 @@ def history_entropies(table: BackoffTable) -> NDArray[np.float64]:
         histories, listed = trie.level(length), trie.level(length + 1)
         bounds = trie.first[histories.start : histories.stop + 1] - listed.start
         lower, backoffs = probs[trie.suffixes[listed]], np.asarray(table.backoffs[histories], np.float64)
-        own, shorter, mass = (
-            np.diff(np.append(0.0, np.cumsum(each))[bounds])
-            for each in (_entropy(probs[listed]), _entropy(lower), lower)
-        )
+        own, shorter, mass = _sums((_entropy(probs[listed]), _entropy(lower), lower), bounds)
         above = found[trie.suffixes[histories]]
         found[histories] = own + backoffs * (above - shorter) + _entropy(backoffs) * (1 - mass)
     return found
+
+
+def _sums(columns: Iterable[NDArray[Any]], bounds: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+    """Of each column, the sums of its parts between these bounds."""
+    for values in columns:
+        yield np.diff(np.append(0.0, np.cumsum(values))[bounds])
 
 
 def _entropy(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -385,9 +388,7 @@ def history_masses(parts: SignedSplit) -> np.ndarray:
     masses = np.full(trie.num_histories, -1.0)
     for histories, shift in zip(trie.whole_histories(), slot_shifts(trie)[1:], strict=True):
         bounds = trie.first[histories.start : histories.stop + 1] - shift
-        minus, empirical = (
-            np.diff(np.append(0.0, np.cumsum(values))[bounds]) for values in (parts.minus, parts.empirical)
-        )
+        minus, empirical = _sums((parts.minus, parts.empirical), bounds)
         masses[histories] = np.where(empirical > 0.5, np.maximum(minus, 0.0), -1.0)
     return masses
 

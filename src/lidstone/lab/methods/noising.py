@@ -25,12 +25,12 @@ from torch import Tensor
 from lidstone.errors import InputError
 from lidstone.lab.methods.base import BatchChange, Regularizer, StrengthMethod, TrainingText
 from lidstone.ngram.counts import Counts
+from lidstone.text.datasets import IGNORED
 
 if TYPE_CHECKING:
     from lidstone.text.vocabulary import Vocabulary
 
 Scheme = Literal["blank", "unigram", "kneser-ney"]
-IGNORED = -100
 _INPUTS = ("decoder_input_ids", "input_ids")  # a translation model's source stays as it is
 _LABELS = ("labels", "shift_labels")
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
 
 SMOOTHER = "modified-kneser-ney"
-FALLBACK = (0.5, 1.0, 1.5)  # lmplz --discount_fallback
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ def choose_ngram(prepared: Prepared, orders: Sequence[int]) -> NgramChoice | Non
 def fit_ngram(prepared: Prepared, order: int) -> BackoffTable:
     """Modified Kneser-Ney of the training text; where the text is too small for it, with lmplz's fallback discounts."""
     from lidstone.ngram.smoothers.base import FallbackUsed
-    from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
+    from lidstone.ngram.smoothers.modified_kneser_ney import FALLBACK, ModifiedKneserNey
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackUsed)  # the table's signature names the orders

@@ -19,6 +19,9 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother
 from lidstone.ngram.smoothers.discounting import DiscountedCounts, discount
 
+FALLBACK = (0.5, 1.0, 1.5)
+"""Discounts for orders of little text, those of lmplz --discount_fallback."""
+
 
 @dataclass(frozen=True)
 class ModifiedKneserNey(BlockSmoother):
@@ -43,7 +46,7 @@ class ModifiedKneserNey(BlockSmoother):
         if len(self.fallback) != 3 or not all(0 <= d <= r for r, d in enumerate(self.fallback, start=1)):
             raise InputError(
                 f"fallback must be three discounts, of at most 1, 2 and 3, not {self.fallback}",
-                hint="lmplz uses (0.5, 1.0, 1.5)",
+                hint=f"lmplz uses {FALLBACK}",
             )
 
     def prepare(self, counts: Counts) -> BlockFit:
@@ -62,7 +65,7 @@ class ModifiedKneserNey(BlockSmoother):
             raise SmoothingUndefined(
                 f"modified-kneser-ney is undefined for order {order}: the counts of counts t_1..t_4 are "
                 f"{_first_four(histogram)[1:].astype(int).tolist()}",
-                hint="use more text, or fallback=(0.5, 1.0, 1.5)",
+                hint=f"use more text, or fallback={FALLBACK}",
             )
         return discounts
 
