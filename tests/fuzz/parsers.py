@@ -22,6 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+from tests.fuzz import folders
 from tests.fuzz.mutations import Mutation, arrays_changed, bytes_changed, json_changed, lines_changed, one_of
 
 import lidstone as ld
@@ -230,8 +231,14 @@ PARSERS = {
                  b"corpus.fraction=0.5", b"model.options={a: [1]}"], bytes_changed, use_override),
     "run.json": Parser(records, one_of(bytes_changed, json_changed, json_changed), use_record),
     "sentences": Parser(sentences, one_of(bytes_changed, json_changed), use_sentences),
-    "bpe codes": Parser(codes, one_of(bytes_changed, lines_changed), use_codes),
+    "bpe codes": Parser(codes, one_of(bytes_changed, lines_changed, folders.merges_changed), use_codes),
     "text": Parser(texts, one_of(bytes_changed, lines_changed), use_text),
-    "archive": Parser(archives, bytes_changed, use_archive),
+    "archive": Parser(archives, one_of(bytes_changed, folders.archive_made), use_archive),
     "kenlm binary": Parser(kenlm_binaries, bytes_changed, use_kenlm),
+    "prepared": Parser(
+        lambda: [folders.trained()[0]], folders.corpus_changed, folders.in_folder(folders.use_corpus), ".zip"),
+    "model": Parser(
+        lambda: [folders.trained()[1]], folders.model_changed, folders.in_folder(folders.use_model), ".zip"),
+    "filter state": Parser(
+        lambda: [folders.unfinished()], folders.state_changed, folders.in_folder(folders.continue_filter), ".zip"),
 }  # fmt: skip

@@ -11,7 +11,10 @@ from tests.fuzz.runner import fuzz
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the limits on memory are those of Linux")
 
 
-@pytest.mark.parametrize("parser", PARSERS)
+TRAINED = {name: pytest.param(name, marks=pytest.mark.slow) for name in ("prepared", "model")}
+
+
+@pytest.mark.parametrize("parser", [TRAINED.get(name, name) for name in PARSERS])
 def test_hostile_input_gets_an_answer_or_a_refusal(parser: str) -> None:
     result = fuzz(parser, 100, seed=20)
     assert result.findings == {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,7 +154,7 @@ def load(folder: Path) -> Prepared:
         }
         with np.load(folder / "ids.npz") as arrays:
             splits = {split: _read_split(split, arrays, pipelines, manifest) for split in SPLITS}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, zlib.error) as error:
         hint = "delete the folder; it will be made again"
         raise FileFormatError(f"the prepared corpus {folder} is damaged: {error}", hint=hint) from error
     target, source = pipelines["target"], pipelines.get("source")
@@ -172,9 +173,22 @@ def _verify(folder: Path, manifest: dict[str, Any]) -> None:
 
 def _read_split(split: str, arrays: Any, pipelines: dict[str, TextPipeline], manifest: dict[str, Any]) -> CorpusSplit:
     sides = {side: Sentences(arrays[f"{split}.{side}.stream"], arrays[f"{split}.{side}.ends"]) for side in pipelines}
-    facts = manifest["splits"][split]
-    references = tuple(manifest["references"].get(split, ()))
-    return CorpusSplit(sides["target"], sides.get("source"), arrays[f"{split}.words"], facts["sha256"], references)
+    words, facts = arrays[f"{split}.words"], manifest["splits"][split]
+    for side, sentences in sides.items():
+        _check(sentences, words, pipelines[side].vocabulary.size)
+    references = tuple(map(str, manifest["references"].get(split, ())))
+    return CorpusSplit(sides["target"], sides.get("source"), words, str(facts["sha256"]), references)
+
+
+def _check(sentences: Sentences, words: npt.NDArray[Any], size: int) -> None:
+    """Refuse ids outside the vocabulary, and sentences that do not fill the stream or do not fit their words."""
+    stream, ends = sentences.stream, sentences.ends
+    if any(array.ndim != 1 or array.dtype.kind != "i" for array in (stream, ends, words)):
+        raise ValueError("an array of ids.npz is not a list of whole numbers")
+    if not len(ends) or len(words) != len(ends) or (sentences.lengths < 1).any() or ends[-1] != len(stream):
+        raise ValueError("the sentences in ids.npz do not fit their text")
+    if stream.min() < 0 or stream.max() >= size:
+        raise ValueError("an id in ids.npz is outside the vocabulary")
 
 
 def tokens_sha256(lines: Sequence[Sequence[str]]) -> str:

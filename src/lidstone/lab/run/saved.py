@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
+from lidstone.errors import FileFormatError, InputError, LidstoneError, VocabularyMismatch
 from lidstone.files import file_checksums, read_object, verify_files, with_checksum
 from lidstone.lab.corpus.pipeline import TextPipeline
 from lidstone.lab.methods.base import residual_of
@@ -68,7 +68,13 @@ def load_saved(path: str | Path, *, task: str | None = None, window: int | None 
     import torch
 
     folder = _model_folder(Path(path))
-    saved = _ours(folder) if (folder / "lidstone.json").is_file() else _foreign(folder)
+    try:
+        saved = _ours(folder) if (folder / "lidstone.json").is_file() else _foreign(folder)
+    except LidstoneError:
+        raise
+    except Exception as error:  # whatever transformers and torch raise at a configuration that cannot be
+        reason = " ".join(str(error).split())[:200]
+        raise FileFormatError(f"the model in {folder} cannot be loaded: {reason}", hint=_HINT) from error
     saved.model.eval()
     if torch.cuda.is_available():
         saved.model.to("cuda")

@@ -307,7 +307,7 @@ class StreamFile:
         with ThreadPoolExecutor(_workers()) as pool:
             header = self._header(dict(zip(self.shapes, pool.map(self._written_checksum, self.shapes), strict=True)))
         self.file.seek(0)
-        self.file.write(len(header).to_bytes(8, "little") + header)
+        _write_all(self.file, memoryview(len(header).to_bytes(8, "little") + header))
         self.file.close()
 
     def _written_checksum(self, name: str) -> str:
