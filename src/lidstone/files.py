@@ -48,14 +48,22 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
             yield target
         return
     with write_errors(target):
-        temporary = _temporary_beside(target.resolve())
+        final = _end_of_links(target)
+        temporary = _temporary_beside(final)
     try:
         with write_errors(target):
             yield temporary
             _flush_to_disk(temporary)
-            temporary.replace(target.resolve())
+            temporary.replace(final)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _end_of_links(target: Path) -> Path:
+    path = Path(os.path.realpath(target))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return path
 
 
 @contextlib.contextmanager

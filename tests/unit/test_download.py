@@ -26,6 +26,10 @@ class Host(BaseHTTPRequestHandler):
     def do_GET(self):
         server = self.server
         server.requests.append((self.path, self.headers.get("Range")))
+        if self.path in server.redirects:
+            self.send_response(302)
+            self.send_header("Location", server.redirects[self.path])
+            return self.end_headers()
         body = server.files.get(self.path)
         if body is None:
             return self.send_error(404)
@@ -41,6 +45,8 @@ class Host(BaseHTTPRequestHandler):
             self.send_header("ETag", server.tag)
         self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
+        if server.wait:
+            return threading.Event().wait(server.wait)
         cut = server.cuts.pop(0) if server.cuts else len(body)
         self.wfile.write(body[start : start + cut])
         self.close_connection = True
@@ -61,7 +67,7 @@ class Host(BaseHTTPRequestHandler):
 def host():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Host)
     server.files, server.cuts, server.failures, server.requests = {"/a.bin": BODY}, [], [], []
-    server.ranges, server.tag = True, '"v1"'
+    server.ranges, server.tag, server.redirects, server.wait = True, '"v1"', {}, 0
     server.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -150,6 +156,22 @@ def test_a_wrong_checksum_keeps_nothing(host, tmp_path):
     assert sha256(BODY) in caught.value.message
     assert "a.bin" not in names(tmp_path)
     assert "a.bin.part" not in names(tmp_path)
+
+
+def test_a_redirect_is_followed_but_not_in_circles_nor_to_files(host, tmp_path):
+    host.redirects = {"/moved": "/a.bin", "/circle": "/circle", "/file": "file:///etc/passwd"}
+    get(host, tmp_path, path="/moved")
+    assert (tmp_path / "a.bin").read_bytes() == BODY
+    for path in ("/circle", "/file"):
+        with pytest.raises(DataError, match="302"):
+            get(host, tmp_path, path=path)
+
+
+def test_a_server_that_stops_answering_is_given_up(host, tmp_path):
+    host.wait = 0.5
+    with pytest.raises(DataError, match=r"timed out .2 tries."):
+        fetch([f"{host.url}/a.bin"], tmp_path / "a.bin", sha256(BODY), show=False, tries=2, pause=0, timeout=0.1)
+    assert not (tmp_path / "a.bin").exists()
 
 
 def test_a_missing_file_is_not_asked_for_twice(host, tmp_path):

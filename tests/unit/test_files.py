@@ -70,6 +70,30 @@ def test_a_name_that_is_too_long_is_an_error_of_ours(tmp_path):
     assert names(tmp_path) == []
 
 
+def test_links_stay_links_wherever_they_lead(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there/new")  # not there yet
+    (tmp_path / "chain").symlink_to("link")
+    write_text(tmp_path / "chain", "text")
+    assert (tmp_path / "there" / "new").read_text() == "text"
+    assert names(tmp_path) == ["chain", "link", "there"] and (tmp_path / "link").is_symlink()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(LidstoneError, match="cannot write"):
+        write_text(tmp_path / "loop", "text")
+
+
+def test_a_file_that_is_replaced_while_it_is_mapped_keeps_its_values(tmp_path):
+    """Writing makes a new file under the old name: who has mapped the old one goes on reading it."""
+    import numpy as np
+
+    from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
+
+    write_arrays(tmp_path / "a", {"x": np.arange(5000)}, {})
+    mapped, _ = read_arrays(tmp_path / "a", verify=False)
+    write_arrays(tmp_path / "a", {"x": np.zeros(3, np.int64)}, {})
+    assert (mapped["x"] == np.arange(5000)).all()
+
+
 def test_an_error_inside_leaves_the_old_file(tmp_path):
     write_text(tmp_path / "a", "old")
     with pytest.raises(RuntimeError), atomic_write(tmp_path / "a") as temporary:
