@@ -29,6 +29,7 @@ from lidstone.loss.kernels.protocol import PlannedBatch, Teacher
 from lidstone.loss.losses import Reduction, SmoothedLoss
 from lidstone.loss.targets import ConstantTensors, history_entropies, table_of_base
 from lidstone.ngram.counts import Counts
+from lidstone.ngram.smoothers.base import unigrams
 from lidstone.ngram.table import BackoffTable
 
 Rule = Literal["drop", "renormalize", "uniform", "unigram"]
@@ -94,8 +95,12 @@ class SparseTargetLoss(SmoothedLoss):
         self.gamma, self.temperature = checked_share(gamma), checked_temperature(temperature, tail)
         self.tail = rule if isinstance(rule, str) else "table" if table is not None else "distribution"
         base = np.empty(0)
-        if self.tail in ("unigram", "distribution"):
-            base = unigrams(counts) if self.tail == "unigram" else checked_distribution(rule)
+        if self.tail == "distribution":
+            base = checked_distribution(rule)
+        elif self.tail == "unigram":
+            if counts is None:
+                raise InputError('tail="unigram" needs the counts of the training text', hint="pass counts=")
+            base = unigrams(counts)
         self.fixed = ConstantTensors()
         self.fixed._keep("base", base, torch.float32)
         self.fixed._keep("entropies", np.zeros(1) if table is None else history_entropies(table), torch.float32)
@@ -269,14 +274,6 @@ def checked_temperature(temperature: float, tail: Tail) -> float:
             hint='use tail="renormalize", or soften the teacher before its top words are taken',
         )
     return float(temperature)
-
-
-def unigrams(counts: Counts | None) -> NDArray[np.float64]:
-    """The relative frequencies of the words; (V,)."""
-    if counts is None:
-        raise InputError('tail="unigram" needs the counts of the training text', hint="pass counts=")
-    found: NDArray[np.float64] = counts.counts[: counts.vocab.size] / counts.tokens
-    return found
 
 
 def checked_distribution(tail: Any) -> NDArray[np.float64]:
