@@ -291,6 +291,22 @@ def test_stdout_on_a_full_device(folder):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "runs", "--html", "-"),
+        ("report", "runs", "--plots", "-"),
+        ("pack", "runs", "-o", "-"),
+        ("demo", "-o", "-"),
+    ],
+)
+def test_pages_figures_and_folders_are_not_written_to_stdout(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, list(arguments))
+    assert found.exit_code == 1 and "not written to standard output" in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_counts_are_files(folder):
     """`-` is text or ARPA, never counts: they are mapped into memory."""
     written = "counts are not written to standard output"

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.inputs import JSON, complete_recipes
+from lidstone.cli.inputs import JSON, complete_recipes, not_stdout
 
 data_app = typer.Typer(no_args_is_help=True, help="Fetch, verify and prepare corpora.", add_completion=False)
 
@@ -55,7 +55,9 @@ def prepare(
         str, Argument(autocompletion=complete_recipes, help="A recipe file, or the name of one of lidstone's own.")
     ],
     settings: Annotated[list[str] | None, Option("--set", help="Override: key.sub=value.")] = None,
-    output: Annotated[Path | None, Option("--output", "-o", help="Folder to write; default: the cache.")] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", callback=not_stdout, help="Folder to write; default: the cache.")
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Tokenize, clean, split and encode a recipe's corpus; training finds the result in the cache."""

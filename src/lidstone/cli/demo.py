@@ -9,12 +9,14 @@ from typing import Annotated, Any
 from typer import Option
 
 from lidstone.cli.console import print_json, say
-from lidstone.cli.inputs import JSON
+from lidstone.cli.inputs import JSON, not_stdout
 
 
 def demo(
     smoke: Annotated[bool, Option("--smoke", help="A few steps only, to check that it runs.")] = False,
-    output: Annotated[Path, Option("--output", "-o", help="The folder for runs and report.")] = Path("demo"),
+    output: Annotated[
+        Path, Option("--output", "-o", callback=not_stdout, help="The folder for runs and report.")
+    ] = Path("demo"),
     as_json: JSON = False,
 ) -> None:
     """Train small language models with and without smoothing, and compare their perplexities."""

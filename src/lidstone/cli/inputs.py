@@ -29,6 +29,15 @@ MODEL: TypeAlias = Annotated[
         metavar="TABLE", help="A table made by fit, an ARPA file, or a KenLM trie (score, filter: any KenLM binary)."
     ),
 ]
+
+
+def not_stdout(path: Path | None) -> Path | None:
+    """Refuse `-` for what needs a name."""
+    if str(path) == "-":
+        raise LidstoneError("this output is not written to standard output", hint="name a file or folder")
+    return path
+
+
 OUTPUT: TypeAlias = Annotated[Path, Option("--output", "-o", help="The file to write.")]
 KENLM_FILES = (".bin", ".binary", ".klm", ".mmap", ".trie", ".probing")
 """suffixes of the binaries of KenLM"""
@@ -38,7 +47,7 @@ TEMPORARY: TypeAlias = Annotated[
     Path | None, Option(help="The folder for temporary files; by default that of the output.")
 ]
 ADDRESS: TypeAlias = Annotated[str | None, Option(help="Address of the Ray cluster; by default a new one.")]
-RUNS_FOLDER: TypeAlias = Annotated[Path, Option("--output", "-o", help="The folder of runs.")]
+RUNS_FOLDER: TypeAlias = Annotated[Path, Option("--output", "-o", callback=not_stdout, help="The folder of runs.")]
 BLANK: TypeAlias = Annotated[
     str, Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_table, say
-from lidstone.cli.inputs import JSON, complete_runs
+from lidstone.cli.inputs import JSON, complete_runs, not_stdout
 from lidstone.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ def report(
     runs: Annotated[list[Path], Argument(help="Folders of runs, packed studies, or run.json files.", metavar="RUNS")],
     format: Annotated[Format, Option(help="The format of the tables on stdout.")] = Format.text,
     json: Annotated[bool, Option("--json", help="Short for --format json.")] = False,
-    html: Annotated[Path | None, Option(help="Write one self-contained page here.")] = None,
-    plots: Annotated[Path | None, Option(help="Write figures as PNG and SVG into this folder.")] = None,
+    html: Annotated[Path | None, Option(callback=not_stdout, help="Write one self-contained page here.")] = None,
+    plots: Annotated[
+        Path | None, Option(callback=not_stdout, help="Write figures as PNG and SVG into this folder.")
+    ] = None,
     metric: METRIC = None,
     baseline: Annotated[str, Option(help="The method that daggers refer to.")] = "none",
     second: Annotated[str, Option(help="The second baseline of the best-seed table.")] = "add-lambda",
@@ -208,7 +210,9 @@ def _is_single_run(path: Path) -> bool:
 
 def pack(
     runs: Annotated[list[Path], Argument(help="Folders of runs, or packed studies.", metavar="RUNS")],
-    output: Annotated[Path, Option("--output", "-o", help="The packed study, a name that ends in .runs.")],
+    output: Annotated[
+        Path, Option("--output", "-o", callback=not_stdout, help="The packed study, a name that ends in .runs.")
+    ],
     as_json: JSON = False,
 ) -> None:
     """Pack finished runs, without their models, into one file that report and compare read.
@@ -226,7 +230,9 @@ def pack(
 
 def unpack(
     study: Annotated[Path, Argument(help="A file made by pack.", metavar="STUDY")],
-    output: Annotated[Path, Option("--output", "-o", help="The folder of runs, which may have some already.")],
+    output: Annotated[
+        Path, Option("--output", "-o", callback=not_stdout, help="The folder of runs, which may have some already.")
+    ],
     as_json: JSON = False,
 ) -> None:
     """Write the runs of a packed study as folders, where a sweep can continue; runs that are there stay as they are."""
