@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.fuzz.mutations import _array_change, bytes_changed, json_changed
+from tests.fuzz.mutations import _array_change, arrays_changed, bytes_changed, json_changed
 from tests.fuzz.works import TEXT
 from tests.tiny import lm_values, recipe, write_texts
 
@@ -249,3 +249,42 @@ def state_changed(data: bytes, rng: random.Random) -> bytes:
     if isinstance(state, dict):
         files["out.state"] = json.dumps(with_checksum(state)).encode()
     return zipped(files)
+
+
+@functools.cache
+def taught() -> bytes:
+    """A teacher of one shard."""
+    from lidstone.hf.stored_teacher import save_manifest, teacher_of
+
+    words = [[(5, -0.5)], [(0, -0.25), (5, -2.0), (7, -3.0)]]
+    with tempfile.TemporaryDirectory() as home:
+        (shard,) = teacher_of([([5, 0], words), ([5, 6, 0], [*words, words[0]])]).shards
+        shard.save(Path(home) / "shard-00000.safetensors", {})
+        save_manifest(Path(home), {"vocabulary": "x"}, ["shard-00000.safetensors"])
+        return packed(Path(home))
+
+
+def teacher_changed(data: bytes, rng: random.Random) -> bytes:
+    """A teacher whose manifest vouches for its shard."""
+    files = unzipped(data)
+    name = rng.choice(("teacher.json", "shard-00000.safetensors", "shard-00000.safetensors"))
+    if name == "teacher.json":
+        files[name] = json_changed(files[name], rng)
+    else:
+        with tempfile.TemporaryDirectory() as home:
+            files[name] = arrays_changed(files[name], rng, Path(home))
+    manifest = json.loads(files["teacher.json"])
+    if isinstance(manifest, dict):
+        if isinstance(manifest.get("files"), dict):
+            manifest["files"] |= {name: f"{zlib.crc32(files[name]):08x}" for name in manifest["files"] if name in files}
+        files["teacher.json"] = json.dumps(with_checksum(manifest)).encode()
+    return zipped(files)
+
+
+def use_teacher(folder: Path) -> None:
+    from lidstone.hf.stored_teacher import load_teacher
+
+    teacher = load_teacher(folder)
+    for number in range(len(teacher)):
+        found = teacher[number]
+        assert not (found.logprobs > 0).any()  # ids outside the vocabulary are refused by the loss

@@ -125,7 +125,7 @@ def arrays_changed(data: bytes, rng: random.Random, folder: Path) -> bytes:
     path = folder / "arrays"
     arrays, metadata = {name: array.copy() for name, array in _arrays(data)[0].items()}, dict(_arrays(data)[1])
     for _ in range(rng.randint(1, 3)):
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and metadata:
             _metadata_change(metadata, rng)
         else:
             name = rng.choice(list(arrays))

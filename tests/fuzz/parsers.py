@@ -239,6 +239,8 @@ PARSERS = {
         lambda: [folders.trained()[0]], folders.corpus_changed, folders.in_folder(folders.use_corpus), ".zip"),
     "model": Parser(
         lambda: [folders.trained()[1]], folders.model_changed, folders.in_folder(folders.use_model), ".zip"),
+    "teacher": Parser(
+        lambda: [folders.taught()], folders.teacher_changed, folders.in_folder(folders.use_teacher), ".zip"),
     "filter state": Parser(
         lambda: [folders.unfinished()], folders.state_changed, folders.in_folder(folders.continue_filter), ".zip"),
 }  # fmt: skip

@@ -242,7 +242,7 @@ def load_teacher(path: str | Path, *, verify: bool = True) -> StoredTeacher:
         if len({shard.ids.shape[1] for shard in shards}) != 1:
             raise ValueError("its shards do not fit together")
         return StoredTeacher(shards, manifest["signature"])
-    except (ValueError, OSError, TypeError) as error:
+    except (ValueError, OSError, TypeError, LookupError, AttributeError) as error:
         raise format_error(folder, str(error), hint=_AGAIN) from error
 
 
@@ -263,6 +263,11 @@ def load_shard(path: Path) -> Shard:
     sizes = {name: len(array) for name, array in arrays.items()}
     if sizes != {"ids": k * positions, "codes": k * positions, "labels": positions, "lengths": sizes.get("lengths")}:
         raise format_error(path, "it is no shard of a teacher", hint=_AGAIN)
+    types, lengths = {name: array.dtype.str[1:] for name, array in arrays.items()}, arrays["lengths"]
+    if types.pop("ids") not in ("u2", "i4") or types != {"codes": "u2", "labels": "i4", "lengths": "i4"}:
+        raise format_error(path, "an array has the wrong type", hint=_AGAIN)
+    if k < 1 or lengths.min(initial=1) < 1 or lengths.sum(dtype=np.int64) != positions:
+        raise format_error(path, "its sentences do not fit its positions", hint=_AGAIN)
     ids, codes = (arrays[name].reshape(-1, k) for name in ("ids", "codes"))
     return Shard(ids, codes, arrays["labels"], arrays["lengths"])
 
