@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
-from lidstone.ngram.scorer.blocks import score_next, score_one
+from lidstone.ngram.scorer.blocks import score_one
 from lidstone.ngram.scorer.scorer import Scorer, Text, padded
-from lidstone.ngram.scorer.step import STATE_SIZE
+from lidstone.ngram.scorer.step import STATE_SIZE, step
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -81,11 +81,12 @@ class State:
     States can be compared, hashed and copied: equal ones give the same scores.
     """
 
-    __slots__ = ("_model", "_values")
+    __slots__ = ("_address", "_model", "_values")
 
     def __init__(self) -> None:
         self._model: Scorer | None = None
         self._values: NDArray[np.uint32] = np.zeros(STATE_SIZE, np.uint32)
+        self._address = self._values.ctypes.data
 
     def _key(self) -> tuple[int, bytes]:
         length = int(self._values[0])
@@ -114,7 +115,8 @@ class State:
 
     def __copy__(self) -> State:
         copied = State()
-        copied._model, copied._values = self._model, self._values.copy()
+        copied._model = self._model
+        copied._values[:] = self._values
         return copied
 
     def __deepcopy__(self, memo: object = None) -> State:
@@ -137,6 +139,7 @@ class Model:
             reason, hint = getattr(error, "message", str(error)), getattr(error, "hint", "check the path")
             raise CannotRead(f"Cannot read model '{os.fsdecode(path)}' ({reason})", hint=hint) from error
         self._layout = self._scorer.packed.layout
+        self._address = self._scorer.packed.address
         self._ids: dict[str, int] = {}
 
     @property
@@ -191,7 +194,7 @@ class Model:
         if out_state is in_state:
             in_state = in_state.__copy__()
         out_state._model = self._scorer
-        score: float = score_next(self._layout, in_state._values, number, out_state._values)[0]
+        score: float = step(self._address, in_state._address, number, out_state._address)[0]
         return score
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScoreReturn:

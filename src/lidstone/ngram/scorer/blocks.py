@@ -23,7 +23,6 @@ from lidstone.ngram.scorer.step import (
     PAIR,
     STATE_SIZE,
     VOCAB_VALUE,
-    find_unigram,
     find_word,
     ngram_table,
     seek,
@@ -44,6 +43,7 @@ from lidstone.ngram.scorer.tries import (
     VOCAB_BUCKETS,
     find_child,
     part,
+    trie_unigram,
 )
 from lidstone.text.hash_tables import ask_for, find
 from lidstone.text.memory import (
@@ -131,11 +131,14 @@ def find_unigrams(layout, bos, count, kinds, keys, ids, places, numbers):  # typ
 
     `<s>`, where a line begins, is a history without words before it, or none at all (`bos` false).
     """
+    unigrams, width = part(layout, UNIGRAMS), part(layout, UNIGRAM_BYTES)
     table, slots, value = ngram_table(layout, 0)
     order, kind, active = part(layout, ORDER), part(layout, KIND), np.int64(0)
     for i in range(count):
         word, start = np.int64(load_u32(ids + 4 * i)), load_u8(kinds + i) == START
-        bits, backoff = find_unigram(layout, word)
+        bits, backoff = load_u32(unigrams + word * width), load_u32(unigrams + word * width + 4)
+        if kind == TRIE:
+            bits = trie_unigram(layout, unigrams + word * width)
         store_u32(cell(numbers, BITS, i), bits)
         store_u32(cell(numbers, LENGTH, i), 1)
         store_u32(cell(numbers, BACKOFFS, 1 + i), SIGN if start and not bos else backoff)
@@ -283,12 +286,6 @@ def score_words(layout, text, bos, eos, logprobs, lengths, unknown):  # type: ig
         unknown[count] = False
         count += 1
     return count
-
-
-@njit(cache=True, nogil=True)
-def score_next(layout, before, word, after):  # type: ignore[no-untyped-def]
-    """One word after a state; the states are arrays of STATE_SIZE uint32."""
-    return step(address_of(layout), address_of(before), word, address_of(after))
 
 
 @njit(cache=True, nogil=True)

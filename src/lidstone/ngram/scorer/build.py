@@ -104,6 +104,11 @@ class Packed:
     layout: NDArray[np.int64]
     """holds addresses within `data`, so the two belong together and to this process"""
 
+    @property
+    def address(self) -> int:
+        """Where the layout stands; numbers are quicker to give to compiled code than arrays."""
+        return self.layout.ctypes.data
+
     def __reduce__(self) -> Any:
         raise TypeError("a scorer cannot be pickled or copied: load it again where it is needed")
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.ngram.scorer import blocks
 from lidstone.ngram.scorer.build import Packed
-from lidstone.ngram.scorer.step import STATE_SIZE
+from lidstone.ngram.scorer.step import STATE_SIZE, step
 from lidstone.ngram.scorer.tries import EOS, ORDER, UNK
 from lidstone.parallel import cores
 from lidstone.text.tokens import LINE_FEED, PADDING
@@ -153,7 +153,7 @@ class Scorer:
 
     def advance(self, before: NDArray[np.uint32], word: int, after: NDArray[np.uint32]) -> tuple[float, int]:
         """log10 p of the word with this id after a state and the length of the n-gram; writes the state after it."""
-        found: tuple[float, int] = blocks.score_next(self.packed.layout, before, word, after)
+        found: tuple[float, int] = step(self.packed.address, before.ctypes.data, word, after.ctypes.data)
         return found
 
     @cached_property
