@@ -82,7 +82,7 @@ def small_text(folder: Path) -> None:
 def small_counts(folder: Path) -> None:
     small_text(folder)
     works.lidstone(folder, "count", "a.txt", "-n", "3", "-o", "a.counts")
-    shutil.copyfile(folder / "out.counts", folder / "b.counts")
+    shutil.copyfile(folder / "a.counts", folder / "b.counts")
     works.lidstone(folder, "fit", "out.counts", "--smoother", "witten-bell", "-o", "out.table")
 
 
