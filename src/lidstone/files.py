@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -285,6 +286,20 @@ def from_home(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise LidstoneError(f"there is no home folder for {path}", hint="write the whole path") from error
+
+
+def cache_folder() -> Path:
+    """`LIDSTONE_CACHE` where set, else the platform's folder for caches; it may not exist yet."""
+    chosen = os.environ.get("LIDSTONE_CACHE")
+    return from_home(chosen) if chosen else _platform_cache() / "lidstone"
+
+
+def _platform_cache() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def is_portable_name(name: str) -> bool:

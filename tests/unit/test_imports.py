@@ -132,6 +132,12 @@ def test_no_verb_imports_anything_heavy_before_it_runs():
     assert heavy_modules_after(f"import {', '.join(verbs)}") == ""
 
 
+def test_env_needs_no_package_of_the_extras():
+    """It is what a report of a bug begins with, whatever is installed."""
+    code = "import sys\nfrom lidstone.cli.env import environment\nenvironment()\nprint('yaml' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
 @pytest.mark.parametrize("name", lidstone.__all__)
 def test_every_public_name_is_there(name):
     assert getattr(lidstone, name) is not None

@@ -34,7 +34,7 @@ def environment() -> dict[str, Any]:
     >>> environment()["versions"]["lidstone"] is None
     False
     """
-    from lidstone.lab.corpus.named import cache_folder
+    from lidstone.files import cache_folder
 
     return {
         "python": platform.python_version(),

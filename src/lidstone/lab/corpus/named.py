@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from lidstone.errors import DataError, LidstoneError, RecipeError
-from lidstone.files import from_home
+from lidstone.files import cache_folder
 from lidstone.lab.recipe.sections import Corpus, SplitFiles
 from lidstone.lab.recipe.yaml import nearest
 from lidstone.text.corpora import embedded_corpus, split_sentences
@@ -265,12 +264,6 @@ def data_root() -> Path | None:
     return Path(folder) if folder else None
 
 
-def cache_folder() -> Path:
-    """`LIDSTONE_CACHE` where set, else the platform's folder for caches; it may not exist yet."""
-    chosen = os.environ.get("LIDSTONE_CACHE")
-    return from_home(chosen) if chosen else _platform_cache() / "lidstone"
-
-
 def cache_root() -> Path:
     """The folder of the cache, created if missing."""
     root = cache_folder()
@@ -280,11 +273,3 @@ def cache_root() -> Path:
         hint = "set LIDSTONE_CACHE to a folder that you may write to"
         raise LidstoneError(f"cannot create the cache {root}: {error.strerror}", hint=hint) from error
     return root
-
-
-def _platform_cache() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
