@@ -245,9 +245,9 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_hint_and_keeps_the_chec
 
     forward, calls = LinearSmoothedCrossEntropy.forward, []
 
-    def spoilt(self, hidden, *args):
+    def spoilt(self, hidden, *args, **more):
         calls.append(1)
-        return forward(self, hidden * (float("nan") if len(calls) == 7 else 1), *args)
+        return forward(self, hidden * (float("nan") if len(calls) == 7 else 1), *args, **more)
 
     monkeypatch.setattr(LinearSmoothedCrossEntropy, "forward", spoilt)
     with pytest.raises(RunError, match="nan at step 7") as error:

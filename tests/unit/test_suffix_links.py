@@ -15,7 +15,7 @@ SENTENCES = st.lists(st.lists(st.integers(1, 6), max_size=8), min_size=1, max_si
 
 
 def trie_of(sentences, order=3):
-    return count(sentences, Vocabulary(size=7, eos=0), order=order).trie
+    return count(sentences, Vocabulary(size=7, eos=0), order=order, append_eos=True).trie
 
 
 def links_of_children(trie, parents, way):
