@@ -15,7 +15,7 @@ import lidstone as ld
 from lidstone.errors import InputError, RecipeError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.corpus.prepare import prepare_corpus
-from lidstone.lab.methods.base import folds_of, residual_of
+from lidstone.lab.methods.base import residual_of
 from lidstone.lab.methods.residual import generating
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
@@ -151,8 +151,8 @@ def test_reserved_words_of_a_text_are_unknown_words(files, tmp_path, split):
 def test_no_table_has_seen_the_sentences_of_its_fold(files):
     used = recipe({**lm_values(files), "regularizer": {**RESIDUAL, "folds": 4}})
     prepared = prepare_corpus(used)
-    folds = folds_of(prepared.train.target.lengths, 4)
     sentences = list(prepared.train.target)
+    folds = [sentence % 4 for sentence in range(len(sentences))]
     for number, table in enumerate(training_text(prepared).fold_tables(used.regularizer, 4)):
         rest = [sentence for sentence, fold in zip(sentences, folds, strict=True) if fold != number]
         expected = ld.WittenBell().fit(ld.count(rest, prepared.vocab, order=3))
@@ -163,8 +163,8 @@ def test_no_table_has_seen_the_sentences_of_its_fold(files):
 def test_batches_know_the_fold_of_every_label(files, block):
     used = recipe({**lm_values(files, block_length=block), "regularizer": {**RESIDUAL, "folds": 4}})
     prepared = prepare_corpus(used)
-    folds = folds_of(prepared.train.target.lengths, 4)
-    expected = sorted(zip(prepared.train.target.stream, np.repeat(folds, prepared.train.target.lengths), strict=True))
+    lengths = prepared.train.target.lengths
+    expected = sorted(zip(prepared.train.target.stream, np.repeat(np.arange(len(lengths)) % 4, lengths), strict=True))
     found = []
     for batch in make_batches(used, prepared):
         counted = batch["labels"] != -100
