@@ -40,6 +40,7 @@ from lidstone.lab.run.scoring import CorpusScorer
 from lidstone.lab.run.setup import Setup, first_process_first, process_count, process_rank, set_up, table_source
 
 Watch = Callable[[dict[str, float]], None]
+CHECKPOINTS = "checkpoints"
 TIMED_UPDATES = 6
 TIMED_SENTENCES = 64  # how many are scored to time an evaluation; a batch of them is translated
 
@@ -112,7 +113,7 @@ def train_run(
         setup,
         score,
         recipe.training,
-        folder / "checkpoints",
+        folder / CHECKPOINTS,
         metric=recipe.evaluation.metric,
         description=recipe.regularizer.name,
         tensorboard=folder / "tensorboard" if tensorboard else None,
@@ -129,7 +130,7 @@ def train_run(
     total = fitted.seconds_before + time.perf_counter() - began
     record["cost"] |= {"total_seconds": total, "peak_memory_bytes": peak_memory()}
     write_record(folder, record, scores.sentences)
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return TrainedRun(folder, record)
 
 
@@ -140,6 +141,7 @@ def _complete_run(folder: Path, name: str) -> TrainedRun | None:
         return None
     if process_rank() == 0:
         add_name(folder, done, name)
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # left by an end after the record was written
     return TrainedRun(folder, done, computed=False)
 
 
@@ -194,7 +196,7 @@ def _record(
 def _check_unfinished(folder: Path, resume: bool) -> None:
     from lidstone.lab.run.checkpoints import last_checkpoint
 
-    found = last_checkpoint(folder / "checkpoints")
+    found = last_checkpoint(folder / CHECKPOINTS)
     if found is not None and not resume:
         raise RunError(
             f"the training in {folder} was interrupted at step {found.step}",
