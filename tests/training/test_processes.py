@@ -176,7 +176,8 @@ def test_torch_func_is_refused(model: Model, transform: str) -> None:
     def value(z: torch.Tensor) -> torch.Tensor:
         return model.loss(z, labels).total
 
-    with pytest.raises(InputError, match=r"torch\.func \(grad, vmap, jvp\)|no forward-mode derivative"):
+    reason = "no forward-mode derivative" if transform == "jvp" else r"torch\.func \(grad, vmap, jvp\)"
+    with pytest.raises(InputError, match=reason):
         if transform == "jvp":
             torch.func.jvp(value, (logits,), (logits,))
         elif transform == "vmap":
