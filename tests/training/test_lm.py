@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.tiny import lm_values, recipe, write_texts
 
-from lidstone.errors import InputError, RunError
+from lidstone.errors import DataError, InputError, RunError
 from lidstone.hf.perplexity import score_sentences
 from lidstone.lab.methods.confidence_penalty import ConfidencePenalty
 from lidstone.lab.methods.label_smoothing import uniform_table
@@ -336,6 +338,34 @@ def test_any_causal_model_can_be_trained_and_trained_further(files, tmp_path):
     assert second.record["metrics"]["test"]["perplexity"] < first.record["metrics"]["test"]["perplexity"]
     with pytest.raises(InputError, match="blocks of 13 tokens are longer than the model reads, 12"):
         train(recipe({**values, "training": {**values["training"], "block_length": 13}}), tmp_path / "runs")
+
+
+def test_a_run_is_trained_further_on_other_text_with_its_own_tokens(files, tmp_path):
+    values = lm_values(files, max_steps=2, eval_every=2)
+    values["tokenizer"] = {"kind": "bpe", "merges": 20}
+    values["corpus"]["lowercase"] = True
+    first = train(recipe(values), tmp_path / "runs")
+    other = tmp_path / "other.txt"
+    other.write_text("The dog sees a new tree\nA zebra and the DOG\n" * 10, encoding="utf-8")
+    values["corpus"] = {**values["corpus"], "train": str(other)}
+    values["tokenizer"] = {"kind": "checkpoint"}
+    values["model"] = {"kind": "auto", "checkpoint": str(first.folder)}
+    tuned = train(recipe(values), tmp_path / "runs")
+    before, after = (load_saved(run.folder).target for run in (first, tuned))
+    assert after.vocabulary.tokens == before.vocabulary.tokens and after.bpe.merges == before.bpe.merges
+    assert after.encode(["The NEW dog"])[0].tolist() == before.encode(["the new dog"])[0].tolist()
+
+    copied = tmp_path / "copy"
+    shutil.copytree(first.folder / "model", copied)
+    values["model"]["checkpoint"] = str(copied)
+    assert train(recipe(values), tmp_path / "runs").folder == tuned.folder  # what counts is the content
+    state = load_file(copied / "model.safetensors")
+    save_file({name: weight + 1e-3 for name, weight in state.items()}, copied / "model.safetensors", {"format": "pt"})
+    assert train(recipe(values), tmp_path / "runs").folder != tuned.folder
+
+    values["corpus"]["tokenization"] = "moses"
+    with pytest.raises(DataError, match=r"corpus.tokenization is moses, but .* was trained with none"):
+        train(recipe(values), tmp_path / "runs")
 
 
 def test_packed_blocks_bf16_and_schedules_train(files, tmp_path):

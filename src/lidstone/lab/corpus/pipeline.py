@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lidstone.errors import DataError, FileFormatError, TextError
+from lidstone.errors import DataError, FileFormatError, InputError, TextError
+from lidstone.files import read_object
 from lidstone.text.bpe import BPE
 from lidstone.text.vocabulary import EOS, UNK, Vocabulary
 
@@ -151,6 +152,27 @@ class TextPipeline:
         merges, vocab = values.pop("merges"), Vocabulary.from_dict(values.pop("vocab"))
         bpe = None if merges is None else BPE(tuple((left, right) for left, right in merges))
         return replace(cls(**values), bpe=bpe, vocab=vocab)
+
+
+def model_folder(path: str | Path) -> Path:
+    """The folder with the model of a run, or of a model that `save_pretrained` wrote."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"there is no run or model {path}", hint="pass a folder of runs/, or one with config.json")
+    for folder in (path / "model", path, path.parent / "model" if path.is_file() else path):
+        if (folder / "config.json").is_file():
+            return folder
+    unfinished = " yet: the training is not finished" if (path / "checkpoints").is_dir() else ""
+    raise InputError(f"{path} has no model{unfinished}", hint="pass a folder of runs/, or one with config.json")
+
+
+def saved_pipeline(folder: Path, side: str = "target") -> TextPipeline | None:
+    """The pipeline in a model folder of lidstone; None in that of another program."""
+    path = folder / f"{side}.json"
+    if not path.is_file():
+        return None
+    pipeline = TextPipeline.from_dict(read_object(path, "settings", "train again, or copy the model folder again"))
+    return replace(pipeline, checkpoint=str(folder)) if pipeline.checkpoint is not None else pipeline
 
 
 def load_pretrained(auto: Any, source: str | Path, **options: Any) -> Any:

@@ -24,7 +24,7 @@ from lidstone.errors import DataError, FileFormatError, LidstoneError
 from lidstone.files import new_folder
 from lidstone.lab.corpus import prepared as storage
 from lidstone.lab.corpus.named import RawCorpus, Sample, cache_root, read_corpus
-from lidstone.lab.corpus.pipeline import TextPipeline, build_vocabulary, encode_pieces
+from lidstone.lab.corpus.pipeline import TextPipeline, build_vocabulary, encode_pieces, saved_pipeline
 from lidstone.lab.corpus.prepared import SPLITS, CorpusSplit, Prepared, Sentences, tokens_sha256
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.recipe.sections import Corpus
@@ -92,7 +92,9 @@ def _key(recipe: Recipe, raw: RawCorpus) -> str:
             digest.update("\x02".join((*sample, "")).encode())
     if recipe.tokenizer.codes:
         digest.update(repr(BPE.load(recipe.tokenizer.codes).merges).encode())
-    if recipe.tokenizer.kind == "checkpoint":
+    if (own := _own_pipeline(recipe)) is not None:
+        digest.update(json.dumps(own.to_dict()).encode())
+    elif recipe.tokenizer.kind == "checkpoint":
         digest.update(str(recipe.model.checkpoint).encode())
     return digest.hexdigest()[:16]
 
@@ -125,7 +127,9 @@ def _prepare(recipe: Recipe, raw: RawCorpus, key: str, folder: Path) -> Prepared
 def _pipelines(recipe: Recipe, raw: RawCorpus) -> list[TextPipeline]:
     """One pipeline per column of a sample, still without vocabulary."""
     corpus = recipe.corpus
-    tokenization = "done" if raw.tokenized and corpus.tokenization == "moses" else corpus.tokenization
+    if (own := _own_pipeline(recipe)) is not None:
+        return [replace(own, tokenization=_tokenization(raw, own.tokenization))]
+    tokenization = _tokenization(raw, corpus.tokenization)
     languages = [corpus.target_language] if recipe.task == "lm" else [corpus.source_language, corpus.target_language]
     checkpoint = recipe.model.checkpoint if recipe.tokenizer.kind == "checkpoint" else None
     return [
@@ -138,6 +142,27 @@ def _pipelines(recipe: Recipe, raw: RawCorpus) -> list[TextPipeline]:
         )
         for language in languages
     ]
+
+
+def _tokenization(raw: RawCorpus, wanted: str) -> str:
+    """Moses-tokenized text is not tokenized again."""
+    return "done" if raw.tokenized and wanted == "moses" else wanted
+
+
+def _own_pipeline(recipe: Recipe) -> TextPipeline | None:
+    """The pipeline of a run of lidstone that is trained further: its tokens are read as its own text was."""
+    checkpoint = Path(str(recipe.model.checkpoint))
+    if recipe.tokenizer.kind != "checkpoint":
+        return None
+    own = saved_pipeline(checkpoint / "model") or saved_pipeline(checkpoint)
+    for key in ("tokenization", "lowercase", "normalize") if own is not None else ():
+        given, kept = getattr(recipe.corpus, key), getattr(own, key)
+        if given not in (Corpus.model_fields[key].default, kept):
+            raise DataError(
+                f"corpus.{key} is {given}, but {checkpoint} was trained with {kept}",
+                hint=f"leave corpus.{key} out: it comes with the checkpoint",
+            )
+    return own
 
 
 def _clean_splits(
@@ -287,9 +312,9 @@ def _encode_lines(lines: list[list[str]], vocab: Vocabulary) -> Sentences:
 
 
 def _by_checkpoint(pipeline: TextPipeline, words: dict[str, list[str]]) -> _Encoded:
-    vocab = Vocabulary.from_tokenizer(pipeline.tokenizer, size=pipeline.model_size)
+    vocab = pipeline.vocab or Vocabulary.from_tokenizer(pipeline.tokenizer, size=pipeline.model_size)
     ready = replace(pipeline, vocab=vocab)
-    lines = {split: ready.encode(text) for split, text in words.items()}
+    lines = {split: ready.encode_words(text) for split, text in words.items()}
     strings = vocab.tokens or ()
     pieces = {split: [[strings[token] for token in ids] for ids in encoded] for split, encoded in lines.items()}
     ids = {split: Sentences.pack(encoded, vocab.eos) for split, encoded in lines.items()}

@@ -88,7 +88,7 @@ class Tokenizer(Section):
     """How text becomes ids."""
 
     kind: Literal["word", "bpe", "checkpoint"] = "bpe"
-    """word: split at white space; bpe: byte-pair encoding; checkpoint: the tokenizer of model.checkpoint."""
+    """word: split at white space; bpe: byte-pair encoding; checkpoint: that of model.checkpoint."""
     merges: Positive = 16_000
     """Number of BPE merges to learn."""
     joint: bool = True
@@ -129,7 +129,7 @@ class ModelSpec(Section):
     tied: bool = True
     """Share the input and output embeddings of the decoder."""
     checkpoint: str | None = None
-    """For auto: a checkpoint folder, a configuration file (.json), or a model type such as gpt2."""
+    """For auto: a run or a checkpoint folder, a configuration file (.json), or a model type such as gpt2."""
     options: dict[str, Any] = Field(default_factory=dict)
     """For auto: further fields of the configuration, by name."""
 

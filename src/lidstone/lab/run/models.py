@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
-from lidstone.lab.corpus.pipeline import load_pretrained
+from lidstone.lab.corpus.pipeline import load_pretrained, model_folder
 from lidstone.lab.recipe.sections import ModelSpec
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def parameter_count(model: Module) -> int:
 def _auto(spec: ModelSpec, vocab_size: int) -> PreTrainedModel:
     path = Path(str(spec.checkpoint))
     if path.is_dir():
-        return _checkpoint(path, vocab_size)
+        return _checkpoint(model_folder(path), vocab_size)
     from transformers import AutoConfig, AutoModelForCausalLM
 
     ids = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}

@@ -26,7 +26,7 @@ from lidstone.files import atomic_write, jsonable, read_object, try_lock, write_
 from lidstone.lab.corpus.prepare import prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.setup import table_source, training_text
+from lidstone.lab.run.setup import checkpoint_source, table_source, training_text
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
@@ -47,23 +47,29 @@ class RunBusy(RunError):
 
 def run_id(recipe: Recipe, prepared: Prepared) -> str:
     """The first 12 hex digits of the hash of recipe, data and seed."""
-    source = table_source(prepared, recipe.regularizer)
-    return identity(recipe, prepared.signature, prepared.vocab.token_fingerprint, source)
+    source, checkpoint = table_source(prepared, recipe.regularizer), checkpoint_source(recipe)
+    return identity(recipe, prepared.signature, prepared.vocab.token_fingerprint, source, checkpoint)
 
 
 def identity(
-    recipe: Recipe, corpus: Mapping[str, Any], vocabulary: str, source: Mapping[str, Any] | None = None
+    recipe: Recipe,
+    corpus: Mapping[str, Any],
+    vocabulary: str,
+    source: Mapping[str, Any] | None = None,
+    checkpoint: Mapping[str, str] | None = None,
 ) -> str:
     """The id of a run, from values that its record has: the checksums of the corpus and the vocabulary's hash.
 
     `source` is the text or the file of the table, if it is not the training text: its content counts, not its path;
-    and the ids of a teacher's runs.
+    and the ids of a teacher's runs. So it is with the weights of the `checkpoint` that is trained further.
     """
     config, given = recipe.to_dict(), dict(source or {})
     for key in {"text", "table"} & set(config["regularizer"]):
         config["regularizer"][key] = given["sha256"]
     if "teacher" in given:
         config["regularizer"]["teacher"]["runs"] = given["teacher"]
+    if checkpoint:
+        config["model"]["checkpoint"] = dict(checkpoint)
     for section in _IRRELEVANT:
         config.pop(section, None)
     for key in ("threads", "report_to"):

@@ -37,7 +37,15 @@ from lidstone.lab.run.record import (
 )
 from lidstone.lab.run.saved import SavedModel
 from lidstone.lab.run.scoring import CorpusScorer
-from lidstone.lab.run.setup import Setup, first_process_first, process_count, process_rank, set_up, table_source
+from lidstone.lab.run.setup import (
+    Setup,
+    checkpoint_source,
+    first_process_first,
+    process_count,
+    process_rank,
+    set_up,
+    table_source,
+)
 
 Watch = Callable[[dict[str, float]], None]
 CHECKPOINTS = "checkpoints"
@@ -178,6 +186,7 @@ def _record(
             **({"window": window_of(model)} if recipe.task == "lm" else {}),
             "table": loss.signature.get("table") if residual is None else residual.signature,
             **({"table_source": source} if (source := table_source(prepared, recipe.regularizer)) else {}),
+            **({"checkpoint": weights} if (weights := checkpoint_source(recipe)) else {}),
             "metric": metrics.get("bleu_signature", "perplexity per token"),
             "processes": process_count(),
         },

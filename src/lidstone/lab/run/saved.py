@@ -15,7 +15,7 @@ from typing import Any
 
 from lidstone.errors import FileFormatError, InputError, LidstoneError, VocabularyMismatch
 from lidstone.files import file_checksums, read_object, verify_files, with_checksum
-from lidstone.lab.corpus.pipeline import TextPipeline
+from lidstone.lab.corpus.pipeline import TextPipeline, model_folder, saved_pipeline
 from lidstone.lab.methods.base import residual_of
 from lidstone.lab.recipe.sections import Beam
 
@@ -67,7 +67,7 @@ def load_saved(path: str | Path, *, task: str | None = None, window: int | None 
     """
     import torch
 
-    folder = _model_folder(Path(path))
+    folder = model_folder(path)
     try:
         saved = _ours(folder) if (folder / "lidstone.json").is_file() else _foreign(folder)
     except LidstoneError:
@@ -102,21 +102,11 @@ def _set_window(saved: SavedModel, window: int) -> None:
 
 def load_pipeline(path: str | Path) -> TextPipeline:
     """How the (target) text of a run or model folder of lidstone becomes ids, without its weights."""
-    folder = _model_folder(Path(path))
-    pipeline = _pipeline(folder, "target")
+    folder = model_folder(path)
+    pipeline = saved_pipeline(folder)
     if pipeline is None:
         raise InputError(f"{folder} is not a model of lidstone", hint="pass a folder of runs/")
     return pipeline
-
-
-def _model_folder(path: Path) -> Path:
-    if not path.exists():
-        raise InputError(f"there is no run or model {path}", hint="pass a folder of runs/, or one with config.json")
-    for folder in (path / "model", path, path.parent / "model" if path.is_file() else path):
-        if (folder / "config.json").is_file():
-            return folder
-    unfinished = " yet: the training is not finished" if (path / "checkpoints").is_dir() else ""
-    raise InputError(f"{path} has no model{unfinished}", hint="pass a folder of runs/, or one with config.json")
 
 
 def _ours(folder: Path) -> SavedModel:
@@ -129,7 +119,7 @@ def _ours(folder: Path) -> SavedModel:
         from lidstone.lab.methods.residual import load_residual
 
         load_residual(model, folder)
-    sides = {side: _pipeline(folder, side) for side in ("target", "source")}
+    sides = {side: saved_pipeline(folder, side) for side in ("target", "source")}
     if sides["target"] is None:
         raise FileFormatError(f"{folder} has no target.json", hint="copy all files of the model folder")
     beam = Beam(**{_BEAM_KEYS[key]: value for key, value in facts["beam"].items()})
@@ -147,14 +137,6 @@ def _foreign(folder: Path) -> SavedModel:
     size = model.get_output_embeddings().weight.shape[0]
     vocab = Vocabulary.from_tokenizer(pipeline.tokenizer, size=size)
     return SavedModel("lm", model, replace(pipeline, vocab=vocab), None, Beam(), folder.name)
-
-
-def _pipeline(folder: Path, side: str) -> TextPipeline | None:
-    path = folder / f"{side}.json"
-    if not path.is_file():
-        return None
-    pipeline = TextPipeline.from_dict(read_object(path, "settings", _HINT))
-    return replace(pipeline, checkpoint=str(folder)) if pipeline.checkpoint is not None else pipeline
 
 
 def _verify(folder: Path, files: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from lidstone.errors import DataError, InputError, RunError
 from lidstone.files import hash_file, read_json
 from lidstone.lab.corpus.named import CORPORA, cache_root
-from lidstone.lab.corpus.pipeline import TextPipeline
+from lidstone.lab.corpus.pipeline import TextPipeline, model_folder
 from lidstone.lab.corpus.prepare import is_clean, prepare_corpus
 from lidstone.lab.corpus.prepared import Prepared, Sentences
 from lidstone.lab.methods.base import BatchChange, Regularizer, TrainingText
@@ -187,6 +187,14 @@ def make_loss(settings: Regularizer, text: TrainingText, steps: int, *, linear: 
 def _pretrained(recipe: Recipe) -> bool:
     """Whether training continues a checkpoint, which has seen longer rows than this run may have."""
     return recipe.model.kind == "auto" and Path(str(recipe.model.checkpoint)).is_dir()
+
+
+def checkpoint_source(recipe: Recipe) -> dict[str, str]:
+    """The content of the checkpoint that is trained further, by file; empty without one."""
+    if not _pretrained(recipe):
+        return {}
+    folder = model_folder(str(recipe.model.checkpoint))
+    return {path.name: hash_file(path) for path in sorted(folder.glob("*.safetensors"))}
 
 
 def _takes_hidden_states(recipe: Recipe) -> bool:
