@@ -39,6 +39,29 @@ def test_mean_and_standard_error_are_the_papers() -> None:
     assert [row.rank for row in report.table().rows] == [2, 1]
 
 
+def calibrated(temperature: float, ece: float) -> dict[str, Any]:
+    before = {"perplexity": 25.0, "ece": ece, "brier": 0.6}
+    return {"temperature": temperature, "before": before, "after": {**before, "perplexity": 24.0, "ece": ece / 2}}
+
+
+def test_calibration_is_a_table_of_means_of_the_methods_whose_runs_all_have_it(tmp_path: Path) -> None:
+    none = runs("none", [25.0], calibration=calibrated(1.2, 0.04)) + runs("none", [25.0], calibration={})
+    none[1] = replace(none[0], id="other", seed=2, calibration=calibrated(1.4, 0.08))
+    report = Report.from_runs([*none, *runs("katz", [24.0, 24.5])])
+    (row,) = report.calibration
+    assert row.key == "none"
+    assert row.cells == ["1.30", "25.00", "24.00", "0.0600", "0.0300", "0.6000", "0.6000"]
+    assert report.to_dict()["calibration"][0] == {
+        "method": "none", "temperature": pytest.approx(1.3), "perplexity": 25.0, "perplexity_after": 24.0,
+        "ece": pytest.approx(0.06), "ece_after": pytest.approx(0.03), "brier": 0.6, "brier_after": 0.6,
+    }  # fmt: skip
+    for text in (report.to_text(), report.to_markdown(), report.to_html(tmp_path / "page.html").read_text()):
+        assert "0.0600" in text and "expected calibration error" in text
+    damaged = [replace(run, calibration={"temperature": "warm", "before": 3}) for run in none]
+    without = Report.from_runs(damaged)
+    assert without.calibration == [] and "calibration" not in without.to_text()
+
+
 def test_higher_is_better_for_bleu_and_lower_for_perplexity(tmp_path: Path) -> None:
     trees.write_tree(tmp_path / "lm", seeds=2)
     trees.write_tree(tmp_path / "mt", seeds=2, task="mt")

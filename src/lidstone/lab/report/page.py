@@ -15,7 +15,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from lidstone.errors import FileFormatError
-from lidstone.lab.report import figures, render
+from lidstone.lab.report import calibration, figures, render
 from lidstone.lab.report.labels import names_of, parameter_pairs
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def _content(report: Report) -> dict[str, Any]:
         "corpus": corpus,
         "table": table,
         "best": report.best_seed_table(),
+        "calibration": calibration,
         "effect": _effect,
         "p_value": _p_value,
         "styles": figures.styles(report),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lidstone.files import jsonable
+from lidstone.lab.report.calibration import CAPTION, HEADS, CalibrationRow
 from lidstone.lab.report.labels import Label, latex_escape
 from lidstone.lab.report.runs import NOISE
 from lidstone.lab.report.tables import NgramBaseline, Row, Table
@@ -84,18 +85,36 @@ def _joined(cells: Sequence[str], separator: str) -> str:
 
 def to_text(table: Table) -> str:
     """Columns for a terminal: `*best*`, `_second_`."""
-    cells = _cells(table, TEXT, "method")
+    return _text_columns(_cells(table, TEXT, "method"), _plain_caption(table))
+
+
+def _text_columns(cells: Sequence[Sequence[str]], caption: str) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    cells.insert(1, ["-" * width for width in widths])
-    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
-    return "\n".join([*lines, "", _plain_caption(table)]) + "\n"
+    rule = ["-" * width for width in widths]
+    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in (cells[0], rule, *cells[1:])]
+    return "\n".join([*lines, "", caption]) + "\n"
 
 
 def to_markdown(table: Table) -> str:
     """A GitHub table: bold best, second underlined."""
-    lines = [f"|{_joined(cells, '|')}|" for cells in _cells(table, MARKDOWN, "Method")]
-    lines.insert(1, "|:--|" + "--:|" * (1 + len(score_heads(table))))
-    return "\n".join([*lines, "", markdown_escape(table.caption)]) + "\n"
+    return _markdown_columns(_cells(table, MARKDOWN, "Method"), table.caption)
+
+
+def _markdown_columns(cells: Sequence[Sequence[str]], caption: str) -> str:
+    lines = [f"|{_joined(line, '|')}|" for line in cells]
+    lines.insert(1, "|:--|" + "--:|" * (len(cells[0]) - 1))
+    return "\n".join([*lines, "", markdown_escape(caption)]) + "\n"
+
+
+def calibration_to_text(rows: Sequence[CalibrationRow]) -> str:
+    """The table of calibration for a terminal."""
+    return _text_columns([["method", *HEADS], *([TEXT.label(row.label), *row.cells] for row in rows)], f"{CAPTION}.")
+
+
+def calibration_to_markdown(rows: Sequence[CalibrationRow]) -> str:
+    """The table of calibration for GitHub."""
+    cells = [["Method", *HEADS], *([MARKDOWN.label(row.label), *row.cells] for row in rows)]
+    return _markdown_columns(cells, f"{CAPTION}.")
 
 
 def to_latex(table: Table, label: str = "") -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from lidstone.errors import InputError
 from lidstone.lab.report import render
+from lidstone.lab.report.calibration import CalibrationRow, calibration_rows
 from lidstone.lab.report.methods import (
     Method,
     Metric,
@@ -132,6 +133,11 @@ class Report:
         return self.table(), self.best_seed_table()
 
     @cached_property
+    def calibration(self) -> list[CalibrationRow]:
+        """How far each method's probabilities can be trusted; empty for runs that did not record it."""
+        return calibration_rows(self.methods)
+
+    @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Notes for the reader: runs left out or trained too little, rows that are unlike, tests without power."""
         from_tests = (w for c in self.comparisons for w in c.get("warnings") or ())
@@ -140,12 +146,14 @@ class Report:
         return tuple(dict.fromkeys([*missing, *self.notes, *from_runs, *from_tests]))
 
     def to_text(self) -> str:
-        """Both tables for a terminal."""
-        return "\n".join(map(render.to_text, self.tables()))
+        """The tables for a terminal."""
+        more = [render.calibration_to_text(self.calibration)] if self.calibration else []
+        return "\n".join([*map(render.to_text, self.tables()), *more])
 
     def to_markdown(self) -> str:
-        """Both tables as Markdown."""
-        return "\n".join(map(render.to_markdown, self.tables()))
+        """The tables as Markdown."""
+        more = [render.calibration_to_markdown(self.calibration)] if self.calibration else []
+        return "\n".join([*map(render.to_markdown, self.tables()), *more])
 
     def to_latex(self) -> str:
         """Both tables as LaTeX, for `booktabs`."""
@@ -160,6 +168,7 @@ class Report:
         return render.to_dict(
             self.tables(), metric=self.metric.key, about=self.about, verdict=self.verdict, runs=len(self.runs),
             comparisons=list(self.comparisons), notes=list(self.warnings),
+            calibration=[row.record() for row in self.calibration],
         )  # fmt: skip
 
     def to_json(self) -> str:

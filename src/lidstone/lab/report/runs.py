@@ -30,6 +30,7 @@ REQUIRED = {
 """Keys that every record has."""
 OPTIONAL = {
     "sentences": dict, "config": dict, "cost": dict, "curve": list, "names": list, "ngram": dict, "mixture": dict,
+    "calibration": dict,
 }  # fmt: skip
 """Optional keys of a record."""
 NOISE = 1.0
@@ -68,6 +69,8 @@ class Run:
     """language models: the n-gram model of the training text, its order and scores"""
     mixture: Mapping[str, Any] = field(default_factory=dict)
     """its mixture with the network, the weight and scores"""
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    """the temperature chosen on validation, and what it changes on the test set"""
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], path: Path | None = None) -> Run:
