@@ -129,6 +129,7 @@ def use_corpus(folder: Path) -> None:
     from lidstone.lab.corpus.prepared import load
 
     found = load(folder)
+    assert isinstance(found.key, str) and found.manifest["settings"]["corpus"] and found.signature["name"] == found.name
     for split in (found.train, found.valid, found.test):
         assert all(((ids >= 0) & (ids < found.vocab.size)).all() for ids in split.target)
 

@@ -17,6 +17,7 @@ pytest.importorskip("subword_nmt")
 pytest.importorskip("sacremoses")
 
 from lidstone.errors import DataError, FileFormatError, LidstoneError, RecipeError, TextError
+from lidstone.files import with_checksum
 from lidstone.lab.corpus import prepared as storage
 from lidstone.lab.corpus.named import read_corpus
 from lidstone.lab.corpus.pipeline import TextPipeline
@@ -270,6 +271,25 @@ def test_a_damaged_cache_is_noticed_and_made_again(tmp_path, file):
     assert len(prepare_corpus(recipe).test) == 4
     assert (folder / file).read_bytes() == content or file == "ids.npz"
     storage.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": None},
+        {"key": 3},
+        {"settings": {}},
+        {"settings": {"corpus": 1}},
+        {"vocabulary": {"target": 9 * 9}},
+        {"splits": {}},
+    ],
+)
+def test_a_manifest_that_lacks_what_others_read_is_refused(tmp_path, change):
+    folder = prepare_corpus(mt(tmp_path, PAIRS)).folder
+    manifest = json.loads((folder / "manifest.json").read_text()) | change
+    (folder / "manifest.json").write_text(json.dumps(with_checksum(manifest)))
+    with pytest.raises(FileFormatError, match=r"^the prepared corpus [^\n]* is damaged[^\n]*$"):
+        storage.load(folder)
 
 
 @pytest.mark.parametrize("faster", [True, False])

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from lidstone.errors import FileFormatError
 from lidstone.files import hash_file, parse_json, verify_checksum, with_checksum
 from lidstone.lab.corpus.pipeline import Ids, TextPipeline
+from lidstone.lab.recipe.sections import Corpus
 from lidstone.text.vocabulary import Vocabulary
 
 SPLITS = ("train", "valid", "test")
@@ -154,9 +155,11 @@ def load(folder: Path) -> Prepared:
         }
         with np.load(folder / "ids.npz") as arrays:
             splits = {split: _read_split(split, arrays, pipelines, manifest) for split in SPLITS}
+        _check_manifest(manifest, pipelines)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, zlib.error) as error:
         hint = "delete the folder; it will be made again"
-        raise FileFormatError(f"the prepared corpus {folder} is damaged: {error}", hint=hint) from error
+        reason = str(error).partition("\n")[0]
+        raise FileFormatError(f"the prepared corpus {folder} is damaged: {reason}", hint=hint) from error
     target, source = pipelines["target"], pipelines.get("source")
     return Prepared(
         manifest["name"], splits["train"], splits["valid"], splits["test"], target, source, manifest, folder
@@ -169,6 +172,21 @@ def _verify(folder: Path, manifest: dict[str, Any]) -> None:
     for file in ("ids.npz", "target.json", "source.json"):
         if file in manifest["files"] and hash_file(folder / file) != manifest["files"][file]:
             raise ValueError(f"{file} has changed")
+
+
+def _check_manifest(manifest: dict[str, Any], pipelines: dict[str, TextPipeline]) -> None:
+    """Refuse a manifest without what others read from it: only damage is noticed by its checksum."""
+    Corpus.model_validate(manifest["settings"]["corpus"])
+    if not all(isinstance(manifest[key], str) for key in ("name", "key")):
+        raise ValueError("the name or the key in the manifest is no text")
+    if any(manifest["vocabulary"][side] != pipeline.vocabulary.size for side, pipeline in pipelines.items()):
+        raise ValueError("the sizes of the vocabularies in the manifest are not theirs")
+    facts = [manifest["splits"][split] for split in SPLITS]
+    numbers = [fact[key] for fact in facts for key in ("samples", "dropped", "longest")]
+    if not all(
+        isinstance(number, int) for number in numbers + [fact["tokens"][side] for fact in facts for side in pipelines]
+    ):
+        raise ValueError("a size in the manifest is no number")
 
 
 def _read_split(split: str, arrays: Any, pipelines: dict[str, TextPipeline], manifest: dict[str, Any]) -> CorpusSplit:
