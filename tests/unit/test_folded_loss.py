@@ -44,6 +44,12 @@ def dense(scores, folds, gamma):
 
 
 @pytest.mark.parametrize("folds", [BY_ROW, BY_LABEL])
+def test_gradcheck_passes_with_its_default_settings(folds):
+    loss, scores = FoldedCrossEntropy(TABLES, gamma=0.4), logits().detach().double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: loss(z, LABELS, INPUTS, folds=folds).total, scores)
+
+
+@pytest.mark.parametrize("folds", [BY_ROW, BY_LABEL])
 def test_value_and_gradient_equal_the_dense_computation(folds):
     loss, scores, twin = FoldedCrossEntropy(TABLES, gamma=0.4), logits(), logits()
     parts = loss(scores, LABELS, INPUTS, folds=folds)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from tests.smoothing_cases import TEXT, VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.loss.kernels.protocol import using
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.reference import dense_target
 from lidstone.loss.schedule import Schedule
@@ -338,10 +339,38 @@ class TestMistakes:
         with pytest.raises(InputError, match="the loss has no second derivative"):
             first.sum().backward()
 
-    def test_gradcheck_passes_with_steps_that_float32_can_see(self):
-        logits, loss = make_logits().double().requires_grad_(), SmoothedCrossEntropy(TABLE, gamma=0.1)
-        with pytest.warns(UserWarning, match="pass it eps=1e-2, atol=1e-3"):
-            assert torch.autograd.gradcheck(lambda z: loss(z, LABELS).total, (logits,), eps=1e-2, atol=1e-3)
+    @pytest.mark.parametrize("kernels", ["cpu", "tensors"])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"form": "published", "empirical": "ngram"},
+            {"reduction": "none"},
+            {"weight": range(1, VOCAB.size + 1)},
+            {"inplace_gradient": True},
+        ],
+    )
+    def test_gradcheck_passes_with_its_default_settings(self, kernels, options):
+        """Its steps of 1e-6 and its second backward pass need losses in float64 that leave their logits as they are."""
+        logits, loss = (
+            make_logits().double().requires_grad_(),
+            SmoothedCrossEntropy(TABLE, COUNTS, gamma=0.3, **options),
+        )
+        hidden, weight = logits.detach()[..., :3].requires_grad_(), logits.detach()[0, :3].T.clone().requires_grad_()
+        with using(kernels):
+            assert torch.autograd.gradcheck(lambda z: loss(z, LABELS).total, logits)
+            if "reduction" not in options:
+                linear = LinearSmoothedCrossEntropy(TABLE, COUNTS, gamma=0.3, **options)
+                bias = logits.detach()[0, 0].clone().requires_grad_()
+                given = hidden, weight, bias
+                assert torch.autograd.gradcheck(lambda h, w, b: linear(h, w, LABELS, bias=b).total, given)
+
+    def test_float64_logits_give_a_float64_loss(self):
+        logits = make_logits().requires_grad_()
+        loss = SmoothedCrossEntropy(TABLE, gamma=0.3)
+        coarse, fine = (loss(z, LABELS).total for z in (logits, logits.double()))
+        assert (coarse.dtype, fine.dtype) == (torch.float32, torch.float64)
+        assert abs(coarse.item() - fine.item()) < 1e-6
 
     @pytest.mark.parametrize("name", ["kneser-essen-ney", "katz"])
     @pytest.mark.parametrize(

@@ -422,3 +422,16 @@ def test_a_tail_of_another_vocabulary(tail):
 def test_the_names_are_public():
     assert ld.SparseTargetCrossEntropy is SparseTargetCrossEntropy
     assert ld.LinearSparseTargetCrossEntropy is LinearSparseTargetCrossEntropy
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "tensors"])
+@pytest.mark.parametrize("tail", ["renormalize", "table 3"])
+def test_gradcheck_passes_with_its_default_settings(tail, kernels):
+    logits, hidden, weight = (
+        draw(*shape).double().requires_grad_() for shape in ((3, 4, V), (3, 4, WIDTH), (V, WIDTH))
+    )
+    loss, linear, named = make(tail, gamma=0.6), make(tail, linear=True, gamma=0.6), teacher()
+    with using(kernels):
+        assert torch.autograd.gradcheck(lambda z: loss(z, LABELS, *named, CONTEXTS).total, logits)
+        given = hidden, weight
+        assert torch.autograd.gradcheck(lambda h, w: linear(h, w, LABELS, *named, CONTEXTS).total, given)

@@ -129,12 +129,6 @@ def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
         )
     if given.device.type == "meta":
         raise InputError("the logits are on the meta device, which holds no numbers", hint="move the model to a device")
-    if given.dtype == torch.float64 and given.requires_grad and given.is_leaf:  # as gradcheck gives them, models do not
-        warnings.warn(
-            "float64 logits are computed in float32, too coarse for the steps of gradcheck by default: "
-            "pass it eps=1e-2, atol=1e-3",
-            stacklevel=3,
-        )
     if others:
         raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
 

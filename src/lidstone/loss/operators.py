@@ -33,6 +33,7 @@ from lidstone.loss.kernels.protocol import (
     PositionLosses,
     SparseTarget,
     Teacher,
+    computed_in,
     is_host_readable,
     kernel_name,
     kernels_for,
@@ -172,7 +173,8 @@ def losses(
     scaled = (parts * given.scale).masked_fill_(given.scale == 0, 0.0)  # what does not count may be NaN
     if is_host_readable(logits.device):
         report_overflow(scaled[3], logits.dtype)
-    return scaled[3].clone(), scaled[:3], found.saved
+    scaled, saved = (each.to(computed_in(logits.dtype)) for each in (scaled, found.saved))
+    return scaled[3].clone(), scaled[:3], saved
 
 
 def _settle_excluded(found: PositionLosses, logits: Tensor, batch: PlannedBatch) -> PositionLosses:
@@ -181,7 +183,7 @@ def _settle_excluded(found: PositionLosses, logits: Tensor, batch: PlannedBatch)
     if not bool(lost.any()):
         return found
     excluded, kernels = logits.isneginf(), kernels_for(logits.device, batch.facts)
-    z = logits.float().masked_fill(excluded, EXCLUDED)
+    z = logits.to(computed_in(logits.dtype)).masked_fill(excluded, EXCLUDED)
     again = kernels.losses(z, batch)
     target = -kernels.gradient(z, batch._replace(scale=torch.ones_like(again.nll)), again.saved)
     infinite = torch.where(excluded & (target != 0), target * torch.inf, 0.0).sum(-1).reshape(-1)
@@ -193,7 +195,8 @@ def _settle_excluded(found: PositionLosses, logits: Tensor, batch: PlannedBatch)
 
 @losses.register_fake
 def _(logits: Tensor, batch: Sequence[Tensor], *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    empty = [logits.new_empty((*rows, batch[0].shape[0]), dtype=torch.float32) for rows in ((), (3,), (3,))]
+    dtype = computed_in(logits.dtype)
+    empty = [logits.new_empty((*rows, batch[0].shape[0]), dtype=dtype) for rows in ((), (3,), (3,))]
     return empty[0], empty[1], empty[2]
 
 
@@ -246,7 +249,8 @@ def _backward(ctx: Any, total: Tensor | None, *unused: Tensor) -> tuple[Any, ...
     if total is None:  # nothing depends on the total
         return None, [None] * len(batch), None, None, None
     found, arguments = logits.detach(), (saved, total, batch, *ctx.facts)
-    if ctx.inplace and type(logits) is Tensor:  # while torch.compile traces, it plans the memory itself
+    # while torch.compile traces, it plans the memory itself; gradcheck reads its float64 logits again
+    if ctx.inplace and type(logits) is Tensor and logits.dtype != torch.float64:
         gradient_(found, *arguments)
     else:
         found = gradient(logits, *arguments)
@@ -276,11 +280,12 @@ def linear_losses(
 
 @linear_losses.register_fake
 def _(hidden: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    wants = rest[-1]
-    none = hidden.new_empty(0, dtype=torch.float32)
-    sums, unit = hidden.new_empty(4, dtype=torch.float32), hidden.new_empty((), dtype=torch.float32)
+    *_, given_type, wants = rest
+    dtype = computed_in(given_type)
+    none = hidden.new_empty(0, dtype=dtype)
+    sums, unit = hidden.new_empty(4, dtype=dtype), hidden.new_empty((), dtype=torch.float32)
     shapes = hidden.shape, weight.shape, weight.shape[:1]
-    types = hidden.dtype, torch.float32, torch.float32
+    types = hidden.dtype, dtype, dtype
     given = wants[0], wants[1], wants[2] and bias is not None
     made = [
         hidden.new_empty(shape, dtype=dtype) if want else torch.empty_like(none)
@@ -302,7 +307,8 @@ def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]
         raise InputError("the linear loss can be differentiated once", hint="call it again for another backward")
     unit, *gradients = ctx.saved_tensors
     factor = sums[0] * unit
-    ctx.used = type(unit) is Tensor  # then the gradients are scaled where they are
+    # then the gradients are scaled where they are; gradcheck asks for those of float64 again
+    ctx.used = type(unit) is Tensor and sums.dtype != torch.float64
     made = [_scaled(g, factor, t, ctx.used) for g, t in zip(gradients, ctx.types, strict=True)]
     return *made, [None] * ctx.number, *[None] * 4
 

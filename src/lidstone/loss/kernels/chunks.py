@@ -23,6 +23,7 @@ from lidstone.loss.kernels.protocol import (
     PlannedBatch,
     Teacher,
     completed,
+    computed_in,
     is_host_readable,
     kernels_for,
 )
@@ -52,14 +53,16 @@ def linear_losses(
     labels, scale, plan, _, table, facts = batch
     kernels, gradients, base = kernels_for(hidden.device, facts), LinearGradients(hidden, head, scale), None
     if plan is not None and table is not None and kernels.BASE_AROUND_LOGITS:
-        base = ProjectedBase(table.base, head.weight, head.bias)
+        base = ProjectedBase(table.base, head)
     head = head._replace(
         weight=head.weight.to(head.dtype), bias=None if head.bias is None else head.bias.to(head.dtype)
     )
     # on a CPU, where looking costs nothing, ignored positions are in no chunk; forced kernels act as on their device
     skips = is_host_readable(hidden.device) and (kernels.BASE_AROUND_LOGITS or facts.dense)
-    width = len(head.weight) * (4 if kernels.BASE_AROUND_LOGITS else head.dtype.itemsize)  # bytes of a row of logits
-    sums, cut = torch.zeros(4, device=hidden.device), list(chunks(labels, width, skips))
+    width = (
+        len(head.weight) * (computed_in(head.dtype) if kernels.BASE_AROUND_LOGITS else head.dtype).itemsize
+    )  # bytes of a row of logits
+    sums, cut = scale.new_zeros(4, dtype=computed_in(head.dtype)), list(chunks(labels, width, skips))
     parts = [batch.at(chunk) for chunk in cut]
     rows: Iterator[HistoryRows | None] = repeat(None)
     if kernels.EXPANDS_ROWS and plan is not None and table is not None:
@@ -110,7 +113,7 @@ def _one_chunk(
         batch = completed(batch, kernels)
     logits = linear(hidden.to(head.dtype), head.weight, head.bias)
     if kernels.BASE_AROUND_LOGITS:
-        logits = logits.float()
+        logits = logits.to(computed_in(head.dtype))
     found = kernels.losses(logits, batch, base_dots=None if base is None else base.dots(hidden))
     if any(head.wants):
         relative = batch._replace(scale=batch.scale / gradients.unit)
@@ -131,12 +134,13 @@ class LinearGradients:
         half = len(scale) and head.dtype == torch.float16
         unit = scale.max() if half else scale.new_ones(())
         self.unit = torch.where(unit > 0, unit, 1.0)  # where all labels are ignored
-        none = hidden.new_empty(0, dtype=torch.float32)
+        dtype = computed_in(head.dtype)
+        none = hidden.new_empty(0, dtype=dtype)
         wants_hidden, wants_weight, wants_bias = head.wants
         self.hidden = torch.zeros_like(hidden, memory_format=torch.contiguous_format) if wants_hidden else none
-        self.weight = torch.zeros_like(head.weight, dtype=torch.float32) if wants_weight else none.clone()
+        self.weight = torch.zeros_like(head.weight, dtype=dtype) if wants_weight else none.clone()
         wants_bias = wants_bias and head.bias is not None
-        self.bias = hidden.new_zeros(len(head.weight), dtype=torch.float32) if wants_bias else none.clone()
+        self.bias = hidden.new_zeros(len(head.weight), dtype=dtype) if wants_bias else none.clone()
 
     def add(self, chunk: Any, gradient: Tensor, hidden: Tensor, head: OutputHead) -> None:
         """Take the gradient of a chunk's logits, (rows, V)."""
@@ -145,13 +149,13 @@ class LinearGradients:
         if len(self.weight):
             add_product(self.weight, gradient, hidden)
         if len(self.bias):
-            self.bias += gradient.sum(0, dtype=torch.float32)
+            self.bias += gradient.sum(0, dtype=self.bias.dtype)
 
 
 def add_product(total: Tensor, gradient: Tensor, hidden: Tensor) -> None:
-    """Add gradient.T @ hidden to a float32 matrix, multiplied in the gradient's precision."""
+    """Add gradient.T @ hidden to a matrix, float32 or float64, multiplied in the gradient's precision."""
     hidden = hidden.to(gradient.dtype)
-    if gradient.dtype == torch.float32:
+    if gradient.dtype == total.dtype:
         total.addmm_(gradient.T, hidden)
     elif gradient.device.type == "cuda":
         total += torch.mm(gradient.T, hidden, out_dtype=torch.float32)
@@ -166,16 +170,17 @@ class ProjectedBase:
     pass over the logits. Worth it on a CPU; a GPU's kernel reads the base beside the logits for nothing.
     """
 
-    def __init__(self, base: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        self.base = base
-        self.image = base @ weight.float()
-        self.offset = 0.0 if bias is None else dense_dot(bias.float()[None], base)
+    def __init__(self, base: Tensor, head: OutputHead) -> None:
+        dtype = computed_in(head.dtype)
+        self.base = base.to(dtype)
+        self.image = self.base @ head.weight.to(dtype)
+        self.offset = 0.0 if head.bias is None else dense_dot(head.bias.to(dtype)[None], self.base)
         self.pull = torch.zeros_like(self.image)  # sum of weights * hidden states
-        self.total = torch.zeros((), device=base.device)  # sum of weights
+        self.total = self.image.new_zeros(())  # sum of weights
 
     def dots(self, hidden: Tensor) -> Tensor:
         """<base, logits> of hidden states (rows, d)."""
-        return hidden.float() @ self.image + self.offset
+        return hidden.to(self.image.dtype) @ self.image + self.offset
 
     def pull_hidden(self, gradients: LinearGradients, chunk: Any, hidden: Tensor, weights: Tensor) -> None:
         """Subtract weights (rows,) times the base from the gradient of a chunk's hidden states."""

@@ -6,7 +6,8 @@
 These are (6) and (7) of docs/theory.md.
 
 One pass over the logits for the log-sum-exp, one for the gradient, and a gather and a scatter of the n-grams that
-exist: neither a (positions, V) target nor a second log-softmax. Everything is float32.
+exist: neither a (positions, V) target nor a second log-softmax. Everything is float32, what depends on float64 logits
+is float64.
 
 The loops of dot and scatter walk from each position's history down its suffix links: rows of the history, then backoff
 times the rows of the order below, and so on; what is left at the end is the weight of the dense base. In two dense
@@ -30,7 +31,7 @@ from numba import njit
 from torch import Tensor
 
 from lidstone.loss.checks import check_ids
-from lidstone.loss.kernels.protocol import Coefficients, PlannedBatch, PositionLosses, SparseTarget
+from lidstone.loss.kernels.protocol import Coefficients, PlannedBatch, PositionLosses, SparseTarget, computed_in
 
 BASE_AROUND_LOGITS = True
 EXPANDS_ROWS = False
@@ -55,7 +56,7 @@ def plan(contexts: Tensor, batch: PlannedBatch) -> Coefficients:
 def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
     labels, _, plan, _, table, facts = batch
-    z = logits.detach().reshape(-1, logits.shape[-1]).float().contiguous()
+    z = logits.detach().reshape(-1, logits.shape[-1]).to(computed_in(logits.dtype)).contiguous()
     z, shift, lse = _near(z)
     gold = z.gather(1, labels.clamp(min=0)[:, None])[:, 0]
     nll, none = lse - gold, torch.zeros_like(lse)
@@ -87,19 +88,20 @@ def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None)
 def gradient(logits: Tensor, batch: PlannedBatch, saved: Tensor, *, inplace: bool = False, base: bool = True) -> Tensor:
     """The gradient of scale * losses; see `Kernels.gradient`. Saved were shift, log-sum-exp and weight of the base."""
     labels, scale, plan, _, table, _ = batch
-    ours = inplace and logits.dtype == torch.float32 and logits.is_contiguous()
-    z = logits.detach() if ours else logits.detach().to(torch.float32, copy=True).contiguous()
+    dtype = computed_in(logits.dtype)
+    ours = inplace and logits.dtype == dtype and logits.is_contiguous()
+    z = logits.detach() if ours else logits.detach().to(dtype, copy=True).contiguous()
     z = z.view(-1, logits.shape[-1])
     if bool(saved[0].any()):
         z.sub_(saved[0][:, None])
-    mass, label, row, minus = (scale * each for each in batch.coefficients())  # of (7)
+    mass, label, row, minus = ((scale * each).to(dtype) for each in batch.coefficients())  # of (7)
     _softmax_(z, saved[1], mass, row * saved[2] if base else None, None if table is None else table.base)
     if plan is not None and table is not None:
         if len(table.dense_minus):
-            z.addr_(minus, table.dense_minus, alpha=-1)
+            z.addr_(minus, table.dense_minus.to(dtype), alpha=-1)
         scatter(z, batch, row, minus)
     if isinstance(plan, SparseTarget):
-        z.scatter_add_(1, plan.ids, (-scale * plan.gamma)[:, None] * plan.values)
+        z.scatter_add_(1, plan.ids, ((-scale * plan.gamma)[:, None] * plan.values).to(dtype))
     z.scatter_add_(1, labels.clamp(min=0)[:, None], -label[:, None])
     return logits.copy_(z.view_as(logits)) if inplace and not ours else z.view_as(logits).to(logits.dtype)
 
@@ -116,7 +118,7 @@ def _softmax_(z: Tensor, lse: Tensor, mass: Tensor, weights: Tensor | None, base
         if negative:
             z[block].mul_(mass[block, None].sign())
         if weights is not None and base is not None:
-            z[block].addr_(weights[block], base, alpha=-1)
+            z[block].addr_(weights[block], base.to(z.dtype), alpha=-1)
 
 
 def _near(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -142,6 +144,7 @@ def _logsumexp(logits: Tensor) -> Tensor:
 
 def dense_dot(logits: Tensor, row: Tensor) -> Tensor:
     """Each position's logits times one dense row, where a zero of the row silences a logit of -inf (a masked id)."""
+    row = row.to(logits.dtype)
     product = logits @ row
     if product.isnan().any():
         product = logits.masked_fill(row == 0, 0.0) @ row
@@ -149,8 +152,8 @@ def dense_dot(logits: Tensor, row: Tensor) -> Tensor:
 
 
 def dot(logits: Tensor, batch: PlannedBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Of logits (positions, V), float32: <sparse rows, z>, <Z p-, z>, and the weight of the base under the rows."""
-    found = torch.zeros(len(logits)), torch.zeros(len(logits)), torch.zeros(len(logits))
+    """Of logits (positions, V): <sparse rows, z>, <Z p-, z>, and the weight of the base under the rows."""
+    found = tuple(logits.new_zeros(3, len(logits)))
     _in_threads(_dot, batch, *_arrays(logits, *batch.nodes, *found))
     return found
 

@@ -311,6 +311,14 @@ def completed(batch: PlannedBatch, kernels: Kernels) -> PlannedBatch:
     return batch._replace(plan=target)
 
 
+def computed_in(dtype: torch.dtype) -> torch.dtype:
+    """The type in which the losses of logits are computed: float32; float64 of float64, as `gradcheck` needs.
+
+    Triton's kernels compute everything in float32.
+    """
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def kernel_name(device: torch.device, dense: bool = False) -> str:
     """The name of the kernels for a device; `dense`: as in `TableFacts`.
 

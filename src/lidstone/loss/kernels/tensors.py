@@ -30,6 +30,7 @@ from lidstone.loss.kernels.protocol import (
     SparseTarget,
     TableFacts,
     TableTensors,
+    computed_in,
     is_host_readable,
 )
 
@@ -53,7 +54,7 @@ def plan(contexts: Tensor, batch: PlannedBatch) -> Coefficients:
 def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None) -> PositionLosses:
     """The loss of each position and its parts; see `Kernels.losses`."""
     labels, _, plan, rows, table, facts = batch
-    scores = logits.detach().reshape(-1, logits.shape[-1]).float()
+    scores = logits.detach().reshape(-1, logits.shape[-1]).to(computed_in(logits.dtype))
     logs = torch.log_softmax(scores, -1)
     if facts.group:
         logs.masked_fill_(logs.isnan(), -torch.inf)  # all columns here are masked; NaN of the logits come with `lse`
@@ -65,7 +66,7 @@ def losses(logits: Tensor, batch: PlannedBatch, base_dots: Tensor | None = None)
         one, none = torch.ones_like(gold), torch.zeros_like(gold)
         share, (gold,), _ = _add_up(scores, facts, here, [gold], [], [])
         return PositionLosses(-gold, -gold, none, none, torch.stack([_times(one, share), _times(-one, here), none]))
-    own = rows.values[rows.which]
+    own = rows.values[rows.which].to(logs.dtype)
     smoothed = [] if facts.ngram else [_times(own[..., 0].gather(1, places)[:, 0], here)]
     masses = rows.values.sum(1)[rows.which].unbind(1) if facts.dense else ()
     logs.clamp_(min=torch.finfo(logs.dtype).min)  # a zero of a row silences a logit of -inf
@@ -79,7 +80,7 @@ def _taught(logs: Tensor, gold: Tensor, rows: HistoryRows | None, target: Sparse
     logs.clamp_(min=torch.finfo(logs.dtype).min)  # a zero of the target silences a logit of -inf
     cross = -(target.values * logs.gather(1, target.ids)).sum(-1)
     if rows is not None:
-        product = rows.values[rows.which][..., 0].mul_(logs).sum(-1)
+        product = rows.values[rows.which][..., 0].to(logs.dtype).mul_(logs).sum(-1)
         cross -= torch.where(target.tail > 0, target.tail * product, 0.0)
     mass, label, row = target.coefficients()
     saved = torch.stack([mass, -label, row])
@@ -122,14 +123,14 @@ def _parts(
 def gradient(logits: Tensor, batch: PlannedBatch, saved: Tensor, *, inplace: bool = False, base: bool = True) -> Tensor:
     """The gradient of scale * losses; see `Kernels.gradient`. Saved were the coefficients of softmax, label and row."""
     labels, scale, plan, rows, table, facts = batch
-    found = torch.softmax(logits.detach().reshape(-1, logits.shape[-1]).float(), -1)
-    mass, label, row = (saved * scale).unbind()  # of (7) in docs/theory.md
+    found = torch.softmax(logits.detach().reshape(-1, logits.shape[-1]), -1, dtype=computed_in(logits.dtype))
+    mass, label, row = (saved * scale).to(found.dtype).unbind()  # of (7) in docs/theory.md
     found.mul_(mass[:, None]).masked_fill_((mass == 0)[:, None], 0.0)  # what does not count may be NaN
     if rows is not None and table is not None:
-        found.addcmul_(_target(rows, table, facts)[rows.which], row[:, None], value=-1)
+        found.addcmul_(_target(rows, table, facts)[rows.which].to(found.dtype), row[:, None], value=-1)
     found.scatter_add_(1, _places(labels, found.shape[1], facts)[0], label[:, None])
     if isinstance(plan, SparseTarget):
-        found.scatter_add_(1, plan.ids, (-scale * plan.gamma)[:, None] * plan.values)
+        found.scatter_add_(1, plan.ids, ((-scale * plan.gamma)[:, None] * plan.values).to(found.dtype))
     return logits.copy_(found.view_as(logits)) if inplace else found.view_as(logits).to(logits.dtype)
 
 
