@@ -18,7 +18,7 @@ class DoctestBlocks(Extension):
 
 
 def fenced(text: str) -> str:
-    """The text with its doctests fenced.
+    """The text with its doctests fenced, without what only the tests read.
 
     >>> print(fenced("A sum.\\n\\n>>> 1 + 1\\n2"))
     A sum.
@@ -28,6 +28,7 @@ def fenced(text: str) -> str:
     2
     ```
     """
+    text = re.sub(r" *# doctest: .*", "", text)
     return re.sub(
         r"^>>> .*?(?=\n\n|\Z)", lambda block: f"```pycon\n{block[0]}\n```", text, flags=re.MULTILINE | re.DOTALL
     )

@@ -17,7 +17,6 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import OPTConfig, OPTForCausalLM, Trainer, TrainingArguments
 
 import lidstone as ld
-from lidstone.text.corpora import embedded_corpus, split_sentences
 
 
 class SmoothedTrainer(ld.SmoothedLossMixin, Trainer):
@@ -64,8 +63,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a small part of the text, one epoch")
     options = parser.parse_args()
 
-    corpus = embedded_corpus()[:150] if options.smoke else embedded_corpus()
-    training, validation, _ = split_sentences([line for line in corpus if len(line) <= 60])
+    corpus = ld.embedded_corpus()[:150] if options.smoke else ld.embedded_corpus()
+    training, validation, _ = ld.split_sentences([line for line in corpus if len(line) <= 60])
     frequent = [word for word, times in Counter(word for line in training for word in line).items() if times > 1]
     vocab = ld.Vocabulary.from_words(frequent)
     train, valid = ([vocab.encode(line).tolist() for line in part] for part in (training, validation))

@@ -18,8 +18,6 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 import lidstone as ld
-from lidstone.loss.schedule import Schedule
-from lidstone.text.corpora import embedded_corpus, split_sentences
 
 
 class SmoothedLanguageModel(lightning.LightningModule):
@@ -66,14 +64,14 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
 
-    corpus = embedded_corpus()[:150] if options.smoke else embedded_corpus()
-    training, validation, _ = split_sentences([line for line in corpus if len(line) <= 60])
+    corpus = ld.embedded_corpus()[:150] if options.smoke else ld.embedded_corpus()
+    training, validation, _ = ld.split_sentences([line for line in corpus if len(line) <= 60])
     frequent = [word for word, times in Counter(word for line in training for word in line).items() if times > 1]
     vocab = ld.Vocabulary.from_words(frequent)
     train, valid = ([torch.from_numpy(vocab.encode(line)).long() for line in part] for part in (training, validation))
 
     table = ld.KneserEssenNey().fit(ld.count([row.numpy() for row in train], vocab, order=3))
-    loss = ld.SmoothedCrossEntropy(table, gamma=0.3, schedule=Schedule("linear", start=1.0, end=0.3))
+    loss = ld.SmoothedCrossEntropy(table, gamma=0.3, schedule=ld.Schedule("linear", start=1.0, end=0.3))
     trainer = lightning.Trainer(
         max_epochs=1 if options.smoke else 6,
         accelerator="cpu" if options.smoke else "auto",

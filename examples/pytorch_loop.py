@@ -16,7 +16,6 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 import lidstone as ld
-from lidstone.text.corpora import embedded_corpus, split_sentences
 
 
 class WordModel(nn.Module):
@@ -78,8 +77,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a small part of the text, one epoch")
     options = parser.parse_args()
 
-    corpus = embedded_corpus()[:150] if options.smoke else embedded_corpus()
-    training, validation, _ = split_sentences([line for line in corpus if len(line) <= 60])
+    corpus = ld.embedded_corpus()[:150] if options.smoke else ld.embedded_corpus()
+    training, validation, _ = ld.split_sentences([line for line in corpus if len(line) <= 60])
     frequent = [word for word, times in Counter(word for line in training for word in line).items() if times > 1]
     vocab = ld.Vocabulary.from_words(frequent)
     ids = {"train": [vocab.encode(line) for line in training], "valid": [vocab.encode(line) for line in validation]}

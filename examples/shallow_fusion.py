@@ -17,7 +17,6 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LogitsProcessor, LogitsProcessorList
 
 import lidstone as ld
-from lidstone.text.corpora import embedded_corpus
 
 
 class NgramFusion(LogitsProcessor):
@@ -44,7 +43,7 @@ class NgramFusion(LogitsProcessor):
 
 def make_table(sentences: int, order: int = 3) -> ld.BackoffTable:
     """A table over the network's vocabulary: words, and the token that begins its inputs, which is never predicted."""
-    text = [words for words in embedded_corpus() if len(words) > 5 and all(word.isalpha() for word in words[:-1])]
+    text = [words for words in ld.embedded_corpus() if len(words) > 5 and all(word.isalpha() for word in words[:-1])]
     text = text[:sentences]
     counts = Counter(word for words in text for word in words)
     tokens = ["<unk>", "</s>", *(word for word, count in counts.items() if count > 2), "<start>"]

@@ -9,11 +9,22 @@ from lidstone.hf.mixin import SmoothedLossMixin as SmoothedLossMixin
 from lidstone.hf.mixture import Mixture as Mixture
 from lidstone.hf.stored_teacher import StoredTeacher as StoredTeacher
 from lidstone.hf.stored_teacher import load_teacher as load_teacher
+from lidstone.hf.teach import TeacherModel as TeacherModel
 from lidstone.hf.teach import teach as teach
 from lidstone.hf.teacher_columns import TeacherCollator as TeacherCollator
+from lidstone.lab.corpus.prepare import prepare_corpus as prepare_corpus
+from lidstone.lab.evaluation.significance import holm as holm
+from lidstone.lab.evaluation.significance import paired_permutations as paired_permutations
+from lidstone.lab.evaluation.significance import rank_sum as rank_sum
+from lidstone.lab.evaluation.translation import paired_bootstrap as paired_bootstrap
+from lidstone.lab.recipe.recipe import load_recipe as load_recipe
 from lidstone.lab.report import Report as Report
 from lidstone.lab.report.comparisons import compare_runs as compare_runs
+from lidstone.lab.run.run import train as train
+from lidstone.lab.sweep.sweep import Sweep as Sweep
+from lidstone.loss.folds import FoldedCrossEntropy as FoldedCrossEntropy
 from lidstone.loss.losses import LinearSmoothedCrossEntropy as LinearSmoothedCrossEntropy
+from lidstone.loss.losses import LossParts as LossParts
 from lidstone.loss.losses import SmoothedCrossEntropy as SmoothedCrossEntropy
 from lidstone.loss.parallel import VocabularyParallelCrossEntropy as VocabularyParallelCrossEntropy
 from lidstone.loss.schedule import Schedule as Schedule
@@ -22,6 +33,7 @@ from lidstone.loss.split import explain as explain
 from lidstone.loss.split import signed_split as signed_split
 from lidstone.loss.teacher import LinearSparseTargetCrossEntropy as LinearSparseTargetCrossEntropy
 from lidstone.loss.teacher import SparseTargetCrossEntropy as SparseTargetCrossEntropy
+from lidstone.loss.teacher import TeacherParts as TeacherParts
 from lidstone.ngram.counts import Counts as Counts
 from lidstone.ngram.counts import count as count
 from lidstone.ngram.counts import count_text as count_text
@@ -31,9 +43,12 @@ from lidstone.ngram.formats.arpa import write_arpa as write_arpa
 from lidstone.ngram.formats.safetensors import load as load
 from lidstone.ngram.mixing import mix as mix
 from lidstone.ngram.prune import prune as prune
+from lidstone.ngram.scorer.models import load_scorer as load_scorer
 from lidstone.ngram.scorer.write import write_kenlm as write_kenlm
 from lidstone.ngram.smoothers.absolute_discounting import AbsoluteDiscounting as AbsoluteDiscounting
 from lidstone.ngram.smoothers.add_lambda import AddLambda as AddLambda
+from lidstone.ngram.smoothers.base import BlockFit as BlockFit
+from lidstone.ngram.smoothers.base import BlockSmoother as BlockSmoother
 from lidstone.ngram.smoothers.good_turing import GoodTuring as GoodTuring
 from lidstone.ngram.smoothers.jelinek_mercer import JelinekMercer as JelinekMercer
 from lidstone.ngram.smoothers.katz import Katz as Katz
@@ -44,6 +59,9 @@ from lidstone.ngram.smoothers.registry import get_smoother as get_smoother
 from lidstone.ngram.smoothers.registry import smoother_names as smoother_names
 from lidstone.ngram.smoothers.witten_bell import WittenBell as WittenBell
 from lidstone.ngram.table import BackoffTable as BackoffTable
+from lidstone.ngram.union import align as align
+from lidstone.text.corpora import embedded_corpus as embedded_corpus
+from lidstone.text.corpora import split_sentences as split_sentences
 from lidstone.text.vocabulary import Vocabulary as Vocabulary
 from lidstone.text.words import read_words as read_words
 

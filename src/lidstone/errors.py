@@ -55,7 +55,14 @@ class TextError(InputError):
 
 
 class VocabularyMismatch(InputError):
-    """Two things that were made with different vocabularies."""
+    """Two things that were made with different vocabularies.
+
+    >>> from lidstone import Vocabulary, WittenBell, count
+    >>> table = WittenBell().fit(count([[1, 2]], Vocabulary(size=3, eos=0), order=2))
+    >>> table.require(Vocabulary(size=4, eos=0))
+    Traceback (most recent call last):
+    lidstone.errors.VocabularyMismatch: the table was made with another vocabulary ...
+    """
 
 
 class RecipeError(InputError):
@@ -80,7 +87,13 @@ def format_error(
 
 
 class SmoothingUndefined(LidstoneError):
-    """The counts do not determine the estimate."""
+    """The counts do not determine the estimate.
+
+    >>> from lidstone import ModifiedKneserNey, Vocabulary, count
+    >>> ModifiedKneserNey().fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=1))
+    Traceback (most recent call last):
+    lidstone.errors.SmoothingUndefined: modified-kneser-ney is undefined for order 1: ...
+    """
 
 
 class DataError(LidstoneError):

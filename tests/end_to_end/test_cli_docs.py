@@ -1,4 +1,4 @@
-"""docs/cli.md shows what the program prints today, and names every option of the n-gram verbs."""
+"""docs/cli.md shows what the program prints today."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from lidstone import __version__
@@ -39,15 +38,3 @@ def test_the_examples_print_what_the_page_says(tmp_path, monkeypatch):
         result = CliRunner().invoke(app, shlex.split(parts["arguments"]), input=stdin)
         assert rounded(result.output) == rounded(expected), command
     assert len(commands) >= 8
-
-
-VERBS = ["count", "merge", "fit", "score", "explain", "sample", "convert", "mix", "prune", "filter", "env"]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_option_is_on_the_page(verb):
-    shown = CliRunner().invoke(app, [verb, "--help"]).stdout
-    options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", shown, re.MULTILINE)) - {"--help"}
-    section = re.search(rf"^## {verb}$.*?(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL).group()
-    assert [option for option in sorted(options - {"--json"}) if option not in section] == []
-    assert "--json" in options

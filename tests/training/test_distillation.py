@@ -232,7 +232,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "dataset": Dataset.from_list([{"input_ids": row} for row in rows]),
     }  # fmt: skip
     code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
-    assert len(code) == 3
+    assert len(code) == 4
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the frameworks, about tiny models and CPUs
         for block in code:

@@ -202,3 +202,23 @@ def test_blocks_are_short() -> None:
     for title, code in BLOCKS:
         ours = [line for line in code.splitlines() if "ld." in line]
         assert 1 <= len(ours) <= 5 and len(code.splitlines()) <= 14, title
+
+
+@pytest.mark.slow
+def test_the_blocks_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of docs/regularizer.md, one after the other."""
+    monkeypatch.chdir(tmp_path)
+    found = names(tmp_path)
+    inputs, labels = found["batches"][0]
+    rows = found["train"]["input_ids"][:]
+    tables = [ld.WittenBell().fit(ld.count(rows[fold::2], found["vocab"], order=2)) for fold in (1, 0)]
+    found |= {"inputs": inputs, "labels": labels, "logits": found["network"](inputs), "tables": tables}
+    found |= {"loss": ld.SmoothedCrossEntropy(found["table"], gamma=0.25), "folds": torch.arange(len(labels)) % 2}
+    found["more_sentences_of_ids"] = [ids[1:-1] for ids in rows]
+    ld.write_arpa(found["table"], "news.arpa")
+    page = PAGE.with_name("regularizer.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    assert len(blocks) == 8
+    for block in blocks:
+        run(block, found, monkeypatch)
+    assert found["total"].item() > 0 and found["table"].require(found["vocab"]) is None

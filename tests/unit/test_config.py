@@ -9,16 +9,7 @@ from tests.tiny import SIX_METHODS
 pytest.importorskip("pydantic")
 
 from lidstone.errors import RecipeError
-from lidstone.lab.methods.base import Regularizer, ScheduleSection
 from lidstone.lab.recipe.recipe import load_recipe, make_recipe, recipe_names
-from lidstone.lab.recipe.sections import (
-    Corpus,
-    Evaluation,
-    ModelSpec,
-    SweepSettings,
-    Tokenizer,
-    Training,
-)
 
 LM = {"task": "lm", "corpus": {"name": "embedded"}}
 MT = {"task": "mt", "corpus": {"name": "iwslt14"}}
@@ -312,11 +303,8 @@ def test_packaged_recipes_go_by_either_spelling():
     assert load_recipe("wikitext2-small.yaml") == load_recipe("wikitext2_small")
 
 
-def test_the_documentation_has_every_key_and_every_recipe():
+def test_the_documentation_has_every_recipe():
     text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
-    sections = (Corpus, Tokenizer, ModelSpec, Regularizer, ScheduleSection, Training, Evaluation, SweepSettings)
-    keys = {key for section in sections for key in section.model_fields}
-    assert [key for key in sorted(keys) if f"| `{key}` |" not in text] == []
     assert [name for name in recipe_names() if f"| `{name}` |" not in text] == []
 
 

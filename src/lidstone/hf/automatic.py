@@ -109,7 +109,7 @@ class AutomaticLossMixin(SmoothedLossMixin):
 
 
 def suggested_gamma(model: Any, counts: Counts) -> tuple[float, str]:
-    """A strength to start from, and why; docs/regularizer.md has the studies behind it.
+    """A strength to start from, and why; docs/results.md has the studies behind it.
 
     A model that translates gets 0.1, and so does one that was trained before; the others by the size of the text.
     """

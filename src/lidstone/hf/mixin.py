@@ -37,6 +37,9 @@ class SmoothedLossMixin(Trainer):
 
     The loss is a `SmoothedCrossEntropy`, without a table for the plain baseline, or a `LinearSmoothedCrossEntropy`,
     which does not store all logits.
+
+    >>> class SmoothedTrainer(SmoothedLossMixin, Trainer): ...
+    >>> SmoothedTrainer(model, arguments, train_dataset=train, smoothed_loss=loss).train()  # doctest: +SKIP
     """
 
     loss_is_scaled_for_ga = True

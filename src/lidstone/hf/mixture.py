@@ -86,9 +86,19 @@ def mix_scores(network: SentenceScores, ngram: Floats, weight: float) -> ThreeSc
 class Mixture:
     """A causal language model and an n-gram table over the same vocabulary, mixed with one weight.
 
-    mixture = Mixture(model, table).fit(valid)              # the weight by EM on sentences of ids
-    mixture.score(test).mixture.perplexity
-    model.generate(ids, logits_processor=mixture.logits_processor(), do_sample=True)
+    `fit` finds the weight by EM on sentences of ids, `logits_processor()` is for `generate`.
+
+    >>> import torch
+    >>> from types import SimpleNamespace
+    >>> from lidstone import Vocabulary, WittenBell, count
+    >>> class Uniform(torch.nn.Linear):
+    ...     def forward(self, input_ids, **_):
+    ...         return SimpleNamespace(logits=torch.zeros(*input_ids.shape, 3))
+    >>> table = WittenBell().fit(count([[1, 2]] * 9, Vocabulary(size=3, eos=0), order=2))
+    >>> mixture = Mixture(Uniform(1, 1), table).fit([[1, 2]])
+    >>> scores = mixture.score([[1, 2]])
+    >>> round(scores.network.perplexity, 3), scores.mixture.perplexity < 2
+    (3.0, True)
     """
 
     model: Any

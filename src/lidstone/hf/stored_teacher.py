@@ -226,6 +226,13 @@ def load_teacher(path: str | Path, *, verify: bool = True) -> StoredTeacher:
     """A teacher that `lidstone teach` wrote, or a file of columns: JSON lines (.jsonl, compressed or not) or Parquet.
 
     `verify=False` does not compare the checksums of a folder's files, and so does not read them.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "teacher.jsonl"
+    >>> row = {"input_ids": [1, 2], "target_token_ids": [[0], [2]], "target_logprobs": [[0.0], [-0.5]]}
+    >>> _ = file.write_text(json.dumps(row))
+    >>> load_teacher(file).k
+    1
     """
     folder = Path(path)
     if not folder.exists():

@@ -83,7 +83,11 @@ class Ensemble(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class TeacherModel:
-    """The models behind a teacher, and how they are put together."""
+    """The models behind a teacher, and how they are put together.
+
+    >>> TeacherModel([nn.Identity()], Vocabulary(size=3, eos=0), temperature=2.0).temperature
+    2.0
+    """
 
     models: Sequence[Any]
     vocab: Vocabulary
@@ -197,6 +201,14 @@ def teach(
     The `top` most probable words are kept; with `sample` so many are drawn. `as_rows` takes the sentences as rows that
     a trainer reads, with whatever they begin and end with; at their first token nothing is said. `options` are the
     fields of `TeacherModel`. What an interrupted call has written is kept.
+
+    >>> import tempfile
+    >>> class Uniform(nn.Linear):
+    ...     def forward(self, input_ids):
+    ...         return SimpleNamespace(logits=torch.zeros(*input_ids.shape, 4))
+    >>> folder = Path(tempfile.mkdtemp()) / "teacher"
+    >>> teach(Uniform(1, 1), [[1, 2], [3]], folder, vocab=Vocabulary(size=4, eos=0), top=2).k
+    2
     """
     model = TeacherModel(models if isinstance(models, (list, tuple)) else [models], vocab, **options)
     if not 1 <= top <= vocab.size:

@@ -47,7 +47,14 @@ T = TypeVar("T", Tensor, Tensor | None)
 
 
 class LossParts(NamedTuple):
-    """What a loss is made of: total = nll + plus + minus. Only `total` carries a gradient."""
+    """What a loss is made of: total = nll + plus + minus. Only `total` carries a gradient.
+
+    >>> from lidstone import Vocabulary, WittenBell, count
+    >>> table = WittenBell().fit(count([[1, 2]], Vocabulary(size=3, eos=0), order=2))
+    >>> parts = SmoothedCrossEntropy(table, gamma=0.5)(torch.zeros(1, 2, 3, requires_grad=True), torch.tensor([[1, 2]]))
+    >>> torch.isclose(parts.total, parts.nll + parts.plus + parts.minus).item()
+    True
+    """
 
     total: Tensor
     """what to minimise"""

@@ -27,6 +27,15 @@ class VocabularyParallelCrossEntropy(SmoothedLoss):
     `group` is the process group that shares the vocabulary, all processes unless given. The parts are those of
     `torch.chunk`, as for a DTensor; `columns=(start, stop)` names others. Labels are the same in all of them. Other
     options are those of `SmoothedCrossEntropy`.
+
+    >>> from lidstone import Vocabulary, WittenBell, count
+    >>> torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    >>> table = WittenBell().fit(count([[1, 2]], Vocabulary(size=4, eos=0), order=2))
+    >>> loss = VocabularyParallelCrossEntropy(table, gamma=0.3)
+    >>> logits = torch.zeros(1, 2, 4, requires_grad=True)  # of all four ids: this is the only process
+    >>> round(loss(logits, torch.tensor([[1, 2]])).total.item(), 4)  # uniform q: log 4
+    1.3863
+    >>> torch.distributed.destroy_process_group()
     """
 
     def __init__(

@@ -72,7 +72,14 @@ class SignedSplit:
 
 
 def signed_split(table: BackoffTable, counts: Counts) -> SignedSplit:
-    """Split a table against the counts of the training text, whichever smoother or file it comes from."""
+    """Split a table against the counts of the training text, whichever smoother or file it comes from.
+
+    >>> from lidstone import AddLambda, Vocabulary, count
+    >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
+    >>> split = signed_split(AddLambda(lam=1).fit(counts), counts)
+    >>> split.table.order
+    2
+    """
     require_whole(counts)
     table, counts = align(table, counts)
     trie = table.trie
@@ -188,6 +195,12 @@ def explain(table: BackoffTable, counts: Counts, history: Sequence[int]) -> Expl
 
     A history is ids, most recent last; `vocab.bos` for the sentence start. Only its last n-1 words count. One that is
     shorter and does not begin a sentence is fine: then p is that of its own length.
+
+    >>> from lidstone import AddLambda, Vocabulary, count
+    >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
+    >>> found = explain(AddLambda(lam=1).fit(counts), counts, [1])
+    >>> found.p.tolist(), found.smoothed.round(1).tolist()  # after 1 came 2 and the end: (c + 1) / (2 + 3)
+    ([0.5, 0.0, 0.5], [0.4, 0.2, 0.4])
     """
     require_whole(counts)
     table.require_counts(counts)

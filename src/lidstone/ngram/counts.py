@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,12 @@ class Counts:
         with ThreadPoolExecutor(4) as pool:  # hashing does not hold Python's lock
             digests = list(pool.map(_digest, _identifying_arrays(self)))
         return str(_hash([self.vocab.fingerprint.encode()], digests).hexdigest())
+
+    def save(self, path: str | Path) -> None:
+        """Write the counts as safetensors; `lidstone.load` maps them back into memory."""
+        from lidstone.ngram.formats.safetensors import save
+
+        save(self, path)
 
     def drop(self, thresholds: Sequence[int]) -> Counts:
         """Without the n-grams of order k that occur thresholds[k-1] times or less (KenLM's --prune).

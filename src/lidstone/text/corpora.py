@@ -26,6 +26,9 @@ def embedded_corpus() -> list[list[str]]:
     Paragraphs end at blank lines, sentences at `.`, `!`, `?` or `:` before white space. Grammar rules,
     interpreter sessions, tables, ruled lines and repeated paragraphs are left out. The text differs a
     little between versions of Python.
+
+    >>> len(embedded_corpus()) > 1000
+    True
     """
     from pydoc_data.topics import topics
 

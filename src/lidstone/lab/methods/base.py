@@ -348,7 +348,7 @@ class TeacherSettings(Section):
     temperature: Annotated[float, Field(gt=0)] = 1.0
     """Softens the teacher before its words are kept."""
     tail: Literal["drop", "renormalize", "uniform", "unigram", "table"] = "uniform"
-    """What the other words have; table: in proportion to the smoother's table."""
+    """What the other words have: drop, renormalize, uniform, unigram; table: in proportion to the smoother's table."""
 
     @field_validator("runs", mode="before")
     @classmethod
@@ -386,10 +386,11 @@ class Regularizer(Section):
     empirical: Literal["token", "ngram"] = "token"
     """What the smoothed distribution is compared with: the token at this position, or the n-gram frequencies."""
     schedule: ScheduleSection = ScheduleSection()
+    """How the strengths change over training."""
     noise: Literal["blank", "unigram", "kneser-ney"] = "kneser-ney"
-    """noising: what inputs are replaced with; kneser-ney replaces targets, too."""
+    """noising: what inputs are replaced with: blank, unigram, or kneser-ney, which replaces targets, too."""
     folds: Annotated[int, Field(ge=2)] | None = None
-    """Each training sentence uses a table that was fitted without its fold; null: the table of all text."""
+    """Language models: each training sentence meets a table fitted without its fold; null: the whole table."""
     text: tuple[str, ...] = ()
     """The text that the table is fitted to, if not the training text: files, globs, or the name of a corpus."""
     table: str | None = None

@@ -1,8 +1,8 @@
 """`lidstone init`: write a commented recipe for a user's own text.
 
-The methods are those that docs/regularizer.md recommends. The sizes of network and training depend on the size of the
-text. Its language, and whether it is tokenized, are guesses from frequent words and punctuation: they are printed and
-written into the recipe, where the user can change them. The text of the recipe is in `recipes/new_*.template`.
+The methods are those that docs/getting-started.md recommends. The sizes of network and training depend on the size of
+the text. Its language, and whether it is tokenized, are guesses from frequent words and punctuation: they are printed
+and written into the recipe, where the user can change them. The text of the recipe is in `recipes/new_*.template`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Choices:
             f"name: {self.name}",
             f"language: {' to '.join(facts.language for facts in self.facts)}",
             f"tokenization: {self.tokenization}, because {target.why}",
-            "methods: none, label smoothing, modified Kneser-Ney trigrams (what docs/regularizer.md recommends)",
+            "methods: none, label smoothing, modified Kneser-Ney trigrams (what docs/getting-started.md recommends)",
         ]
 
 

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompareRuns:
-    """Settings of the comparisons; call it with a report."""
+    """Settings of the comparisons; call it with a report.
+
+    >>> compare_runs.correction, CompareRuns(exact=False).permutations
+    ('holm', 10000)
+    """
 
     exact: bool = True
     """Exact rank-sum; False for the paper's normal approximation."""

@@ -34,7 +34,11 @@ Compare = Callable[["Report"], Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Report:
-    """The runs of one test set and vocabulary, as tables, comparisons, figures and a page."""
+    """The runs of one test set and vocabulary, as tables, comparisons, figures and a page.
+
+    >>> report = Report.from_runs("runs", compare=lidstone.compare_runs)  # doctest: +SKIP
+    >>> report.to_html("report.html")  # doctest: +SKIP
+    """
 
     runs: tuple[Run, ...]
     metric: Metric

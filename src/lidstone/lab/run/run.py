@@ -76,6 +76,9 @@ def train(
 
     `prepared` is the recipe's corpus, if the caller has it already. `watch` is called with the scores of every
     validation; an error that it raises ends the training. If another process is training this run, it is an error.
+
+    >>> from lidstone import load_recipe
+    >>> train(load_recipe("demo").method("none"), "runs").record["metrics"]["test"]  # doctest: +SKIP
     """
     if prepared is None:
         with first_process_first():

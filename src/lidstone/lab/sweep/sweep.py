@@ -29,7 +29,7 @@ from lidstone.lab.sweep.grid import (
     seeds_of,
 )
 from lidstone.lab.sweep.search import TRIALS, Search
-from lidstone.lab.sweep.work import Jobs, Outcome, TrialName, finished
+from lidstone.lab.sweep.work import InProcess, Jobs, Outcome, TrialName, finished
 
 SCHEMA = 1
 BUSY_SECONDS = 2.0  # how long to wait before checking again a cell that another process computes
@@ -106,9 +106,11 @@ Running = dict[str, tuple[MethodState, Task]]
 class Sweep:
     """The sweep of one recipe into one folder of runs.
 
-        Sweep(load_recipe("wikitext2"), "runs").run(Processes(jobs=2, threads=1))
+    Axes and cells are checked here, before anything is computed; `run` computes them.
 
-    Axes and cells are checked here, before anything is computed.
+    >>> from lidstone import load_recipe
+    >>> Sweep(load_recipe("demo"), "runs").methods
+    ['none', 'jelinek-mercer', 'modified-kneser-ney']
     """
 
     def __init__(
@@ -134,8 +136,11 @@ class Sweep:
             for cell in [*cells, *refined, *seed_cells(recipe, cells[0])]:
                 self.jobs.recipe(cell)
 
-    def run(self, engine: Engine, *, watch: Watch | None = None, report: OnOutcome | None = None) -> list[MethodState]:
-        """Compute the missing cells, until the best setting of each method has all its seeds."""
+    def run(
+        self, engine: Engine | None = None, *, watch: Watch | None = None, report: OnOutcome | None = None
+    ) -> list[MethodState]:
+        """Compute the missing cells, until the best setting has all seeds; without an engine in this process."""
+        engine = engine or InProcess()
         check_folder(self.output)
         mark_folder(self.output)
         self._report = report

@@ -156,11 +156,19 @@ Tokens = Sequence[str] | Callable[[int], str]
 
 
 def write_arpa(table: BackoffTable, path: str | Path, tokens: Tokens | None = None) -> None:
-    """Write a table as ARPA, compressed if the name ends in .gz, .bz2, .xz or .zst; `-` is standard output.
+    r"""Write a table as ARPA, compressed if the name ends in .gz, .bz2, .xz or .zst; `-` is standard output.
 
     `tokens` are the strings of the ids, where the vocabulary has none or others are wanted: one per id, or a function
     of the id, such as `lambda number: chr(number + 100)` for the token-level models of NeMo. eos is written as `</s>`,
     the unknown word as `<unk>`, ids that cannot be predicted not at all, a probability of zero as -99.
+
+    >>> import tempfile
+    >>> from lidstone import Vocabulary, WittenBell, count
+    >>> table = WittenBell().fit(count([[1, 2]], Vocabulary(size=3, eos=0, tokens=("</s>", "tea", "milk")), order=2))
+    >>> file = Path(tempfile.mkdtemp()) / "tea.arpa"
+    >>> write_arpa(table, file)
+    >>> file.read_text().splitlines()[:3]
+    ['\\data\\', 'ngram 1=4', 'ngram 2=3']
     """
     if url := as_url(path):
         return write_remote(url, lambda file: write_arpa(table, file, tokens))

@@ -99,6 +99,13 @@ def load(path: str | Path, *, verify: bool = True) -> BackoffTable | Counts:
     probabilities do not sum to one is reported on the logger `lidstone`. `verify=False` skips checksums and these
     checks, and so the reading of the whole file: for files from a source that you trust. Then only pages that are used
     are in memory, and processes that load the same file share them.
+
+    >>> import tempfile
+    >>> from lidstone import WittenBell, count
+    >>> file = Path(tempfile.mkdtemp()) / "table.safetensors"
+    >>> WittenBell().fit(count([[1, 2]], Vocabulary(size=3, eos=0), order=2)).save(file)
+    >>> load(file).order
+    2
     """
     if url := as_url(path):
         return read_remote(url, partial(load, verify=verify))

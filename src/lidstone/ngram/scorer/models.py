@@ -64,7 +64,17 @@ from lidstone.text.vocabulary import Vocabulary
 
 
 def load_scorer(path: str | Path) -> Scorer:
-    """Load any model for scoring."""
+    """Load any model for scoring: a table, ARPA, or a binary of KenLM.
+
+    >>> import tempfile
+    >>> from lidstone import WittenBell, count
+    >>> vocab = Vocabulary(size=4, eos=1, unk=0, tokens=("<unk>", "</s>", "tea", "milk"))
+    >>> file = Path(tempfile.mkdtemp()) / "tea.safetensors"
+    >>> WittenBell().fit(count([[2, 3]], vocab, order=2)).save(file)
+    >>> found = load_scorer(file).score_lines(["tea milk", "tea cake"])
+    >>> found.words.tolist(), found.oov.tolist()
+    ([2, 2], [0, 1])
+    """
     head = _head(path)
     if is_kenlm_binary(head):
         return scorer_of_binary(path)

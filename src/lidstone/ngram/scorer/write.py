@@ -58,6 +58,14 @@ def write_kenlm(
     `backoff_bits` says otherwise; `array_bits` (up to 255) compresses pointers. `unknown` is log10 p of unknown words
     where the model has no `<unk>`, build_binary's -100 for example: without it such a model is refused. Without `words`
     the file has their hashes only.
+
+    >>> import tempfile
+    >>> from lidstone import Vocabulary, WittenBell, count, load_scorer
+    >>> vocab = Vocabulary(size=4, eos=1, unk=0, tokens=("<unk>", "</s>", "tea", "milk"))
+    >>> file = Path(tempfile.mkdtemp()) / "tea.bin"
+    >>> write_kenlm(WittenBell().fit(count([[2, 3]], vocab, order=2)), file)
+    >>> load_scorer(file).score_lines(["tea milk"]).words.tolist()
+    [2]
     """
     ngrams = model_of_table(model) if isinstance(model, BackoffTable) else load_model(model)
     source = "the table" if isinstance(model, BackoffTable) else str(model)

@@ -6,9 +6,9 @@ histories becomes rows and back-off weights by itself (`BlockFit.fill`):
     p(w|h) = rows[h w] + backoffs[h] p(w|h'),      p(w|()) = base[w]                                           (1)
 
 In memory there is a block for each order and thread (`BlockSmoother.fit`), with limited memory there are many
-(`lidstone.ngram.disk.fit`), on a cluster many at once: the same code, and the same bits. `mix` gives c(hw)/c(h) a share
-of each history's mass and leaves the rest to the order below; `pseudo_counts` gives every event a weight and
-normalises. Discounting stands in `discounting`.
+(`lidstone.ngram.disk.fit`), on a cluster many at once: the same code, and the same bits. `BlockFit.interpolated` gives
+c(hw)/c(h) a share of each history's mass and leaves the rest to the order below; `pseudo_counts` gives every event a
+weight and normalises. Discounting stands in `discounting`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,14 @@ PseudoCounts = Callable[[Ints, NDArray[np.bool_]], NDArray[np.floating]]
 
 @dataclass(frozen=True, eq=False)
 class BlockFit:
-    """A fit that has seen all counts, but not each history yet."""
+    """A fit that has seen all counts, but not each history yet.
+
+    >>> from lidstone import Vocabulary, count
+    >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
+    >>> fit = BlockFit.interpolated(uniform(counts), lambda block: np.full(len(block.totals), 0.5))
+    >>> fit.base.round(3).tolist()
+    [0.333, 0.333, 0.333]
+    """
 
     base: Floats
     """the unigram distribution; (V,)"""
@@ -150,9 +157,27 @@ class BlockFit:
     derived: bool = True
     """whether `fill` needs totals or adjusted counts of the whole text"""
 
+    @classmethod
+    def interpolated(cls, base: Floats, share: Share) -> BlockFit:
+        """The fit of p(w|h) = share(h) c(hw)/c(h) + (1 - share(h)) p(w|h'); `share` gives that of each history.
+
+        c(h) is of the whole text, so the counts that thresholds dropped go to the order below, like the rest.
+        """
+        return cls(base, partial(_interpolate, share))
+
 
 class BlockSmoother(ABC):
-    """A smoother that is fitted block by block, in memory, on disk and on a cluster alike."""
+    """A smoother that is fitted block by block, in memory, on disk and on a cluster alike.
+
+    >>> from lidstone import Vocabulary, count
+    >>> class Half(BlockSmoother):  # half of the mass follows the counts, half the order below
+    ...     name = "half"
+    ...     def prepare(self, counts):
+    ...         return BlockFit.interpolated(uniform(counts), lambda block: np.full(len(block.totals), 0.5))
+    >>> Half = dataclass(frozen=True)(Half)
+    >>> Half().fit(count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)).prob([[1]])[0].round(3).tolist()
+    [0.417, 0.167, 0.417]
+    """
 
     name: ClassVar[str]
     """as in the registry"""
@@ -266,15 +291,7 @@ def empty_level(counts: Counts) -> tuple[Floats, Floats]:
     return np.full(counts.trie.size, 0.0), np.ones(counts.trie.num_histories)  # np.zeros would come page by page
 
 
-def mix(base: Floats, share: Share) -> BlockFit:
-    """The fit of p(w|h) = share(h) c(hw)/c(h) + (1 - share(h)) p(w|h'); `share` gives that of each history of a block.
-
-    c(h) is of the whole text, so the counts that thresholds dropped go to the order below, like the rest.
-    """
-    return BlockFit(base, partial(_mix, share))
-
-
-def _mix(share: Share, block: HistoryBlock, out: FilledBlock) -> None:
+def _interpolate(share: Share, block: HistoryBlock, out: FilledBlock) -> None:
     totals, shares = np.maximum(block.totals, 1), share(block)
     np.multiply(block.counts, block.to_followers(shares / totals), out=out.rows)
     kept = block.sum_followers(block.counts) / totals

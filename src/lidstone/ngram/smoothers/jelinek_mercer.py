@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, mix, uniform, unigrams
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, uniform, unigrams
 from lidstone.ngram.trie import find_child, sum_children
 from lidstone.text.datasets import Sentences, id_stream
 
@@ -55,7 +55,7 @@ class JelinekMercer(BlockSmoother):
     def prepare(self, counts: Counts) -> BlockFit:
         """The share of c(hw)/c(h) is that of its order."""
         lam = self.per_order(counts.order)[0]
-        return mix(lam * unigrams(counts) + (1 - lam) * uniform(counts), self._share)  # (1)
+        return BlockFit.interpolated(lam * unigrams(counts) + (1 - lam) * uniform(counts), self._share)  # (1)
 
     def _share(self, block: HistoryBlock) -> Floats:
         lam = self.per_order(block.source.order)[block.order - 1]  # a history of k words belongs to order k + 1

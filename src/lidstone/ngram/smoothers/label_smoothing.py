@@ -18,7 +18,7 @@ import numpy as np
 
 from lidstone.errors import InputError
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, mix, uniform, unigrams
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, uniform, unigrams
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class LabelSmoothing(BlockSmoother):
         base = uniform(counts)
         if counts.order == 1:
             base = self._share * unigrams(counts) + (1 - self._share) * base
-        return mix(base, lambda block: np.where(block.whole, self._share, 0.0))  # (1)
+        return BlockFit.interpolated(base, lambda block: np.where(block.whole, self._share, 0.0))  # (1)
 
     @property
     def _share(self) -> float:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, mix, uniform, unigrams
+from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, uniform, unigrams
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class WittenBell(BlockSmoother):
         """The share of c(hw)/c(h) falls with the number of different followers."""
         distinct = np.count_nonzero(counts.counts[: counts.vocab.size])
         seen = counts.tokens / (counts.tokens + distinct)
-        return mix(seen * unigrams(counts) + (1 - seen) * uniform(counts), _share)
+        return BlockFit.interpolated(seen * unigrams(counts) + (1 - seen) * uniform(counts), _share)
 
 
 def _share(block: HistoryBlock) -> Floats:
