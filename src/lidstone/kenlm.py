@@ -11,6 +11,7 @@ differences are listed in docs/kenlm.md.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from lidstone.errors import InputError, LidstoneError
 from lidstone.ngram.scorer.blocks import score_one
 from lidstone.ngram.scorer.scorer import Scorer, Text, padded
 from lidstone.ngram.scorer.step import STATE_SIZE, step
+from lidstone.text.raw import foreign_pieces, raw_text
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -162,10 +164,28 @@ class Model:
         return iter(self._scorer.score_words(sentence, bos, eos))
 
     def score_lines(
-        self, sentences: Sequence[Text], bos: bool = True, eos: bool = True, *, threads: int | None = None
+        self,
+        sentences: Sequence[Text],
+        bos: bool = True,
+        eos: bool = True,
+        *,
+        threads: int | None = None,
+        normalize: str | None = None,
+        sentencepiece: str | None = None,
+        tokenizer: str | None = None,
     ) -> NDArray[np.float32]:
-        """`score` of every sentence, on all cores: the same numbers as one by one. Not in the kenlm module."""
-        return self._scorer.score_lines(sentences, bos, eos, threads=threads).single
+        """`score` of every sentence, on all cores: the same numbers as one by one. Not in the kenlm module.
+
+        The last three make words of raw text first: `normalize="ccnet"`, and a model file of SentencePiece or a
+        tokenizer of Hugging Face.
+        """
+        raw = raw_text(normalize, sentencepiece, tokenizer)
+        if raw is None:
+            return self._scorer.score_lines(sentences, bos, eos, threads=threads).single
+        found = self._scorer.score_lines(raw.words_in_parallel(sentences, threads), bos, eos, threads=threads)
+        if told := foreign_pieces(found.oov.sum(), found.words.sum()):
+            warnings.warn(told, stacklevel=2)
+        return found.single
 
     @property
     def table(self) -> BackoffTable:

@@ -186,7 +186,7 @@ def test_moore_lewis_from_the_command_line(folder):
 DYING = """
 import os, signal, sys
 from lidstone.cli.main import app
-from lidstone.ngram.filter import checkpoint, run
+from lidstone.ngram.filter import checkpoint, documents
 
 def dying(*arguments, **options):
     for number, chunk in enumerate(chunks(*arguments, **options)):
@@ -194,7 +194,7 @@ def dying(*arguments, **options):
             os.kill(os.getpid(), signal.SIGKILL)
         yield chunk
 
-chunks, run.read_chunks, checkpoint.SECONDS = run.read_chunks, dying, 0.0
+chunks, documents.read_chunks, checkpoint.SECONDS = documents.read_chunks, dying, 0.0
 app(sys.argv[1:])
 """
 

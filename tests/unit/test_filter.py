@@ -17,6 +17,7 @@ from lidstone.errors import InputError, RunError, TextError
 from lidstone.files import with_checksum
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.filter import checkpoint
+from lidstone.ngram.filter import documents as document_forms
 from lidstone.ngram.filter import run as filter_run
 from lidstone.ngram.filter.checkpoint import FilterFiles
 from lidstone.ngram.filter.documents import Documents, json_documents, json_lines, text_documents
@@ -307,7 +308,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(
     monkeypatch.setattr(filter_run, "score_documents", lambda s, d: scored.append(d) or score_documents(s, d))
     for after in (1, 5, 12, 20):
         with monkeypatch.context() as patch, pytest.raises(Stop):
-            patch.setattr(filter_run, "read_chunks", stopping(after))
+            patch.setattr(document_forms, "read_chunks", stopping(after))
             filter_documents(TABLE, [file, file], tmp_path / names[1], **arguments)
         assert not (tmp_path / names[1]).exists()
     done = filter_documents(TABLE, [file, file], tmp_path / names[1], **arguments)
@@ -323,7 +324,7 @@ def interrupted(folder, monkeypatch, text=None, **settings):
     (folder / "in.txt").write_bytes("\n".join(lines(100)).encode() if text is None else text)
     with monkeypatch.context() as patch, pytest.raises(Stop):
         patch.setattr(checkpoint, "SECONDS", 0.0)
-        patch.setattr(filter_run, "read_chunks", stopping(6))
+        patch.setattr(document_forms, "read_chunks", stopping(6))
         filter_documents(TABLE, folder / "in.txt", folder / "o", chunk_bytes=100, jobs=1, **settings)
 
 
@@ -379,7 +380,7 @@ def test_a_text_that_changes_between_the_passes_is_refused(tmp_path, monkeypatch
 def test_a_stream_goes_on_if_it_gives_the_same_text_again(tmp_path, monkeypatch, every_chunk):
     text = "\n".join(lines(100)).encode()
     with monkeypatch.context() as patch, pytest.raises(Stop):
-        patch.setattr(filter_run, "read_chunks", stopping(6))
+        patch.setattr(document_forms, "read_chunks", stopping(6))
         filter_documents(TABLE, io.BytesIO(text), tmp_path / "o", chunk_bytes=100)
     with pytest.raises(RunError, match="not the one"):
         filter_documents(TABLE, io.BytesIO(b"the cat\n" * 200), tmp_path / "o", chunk_bytes=100)
@@ -492,7 +493,7 @@ def test_a_cut_is_that_of_sorting(tmp_path):
         ({"bucket": "top"}, "no bucket 'top'"),
         ({"max_perplexity": 0.5}, "1 or more"),
         ({"max_difference": 1.0}, "second model"),
-        ({"format": "xml"}, "auto, text or jsonl"),
+        ({"format": "xml"}, "auto, text, jsonl or parquet"),
     ],
 )
 def test_settings_that_cannot_be(tmp_path, settings, message):
@@ -506,7 +507,7 @@ def test_names_tell_the_format(tmp_path):
     (tmp_path / "b.txt").write_text("cat\n")
     filter_documents(TABLE, tmp_path / "a.jsonl.gz", tmp_path / "o")
     assert json.loads((tmp_path / "o").read_text())["text"] == "cat"
-    with pytest.raises(InputError, match="some inputs are text"):
+    with pytest.raises(InputError, match="some inputs are jsonl and some text"):
         filter_documents(TABLE, [tmp_path / "a.jsonl.gz", tmp_path / "b.txt"], tmp_path / "o")
 
 

@@ -13,9 +13,12 @@ from lidstone.cli.inputs import (
     ADDRESS,
     BLANK,
     JSON,
+    NORMALIZE,
     OUTPUT,
+    SENTENCEPIECE,
     TEMPORARY,
     TEXTS,
+    TOKENIZER,
     check_blank,
     check_counts_input,
     check_counts_output,
@@ -52,6 +55,9 @@ def count(
     memory: Annotated[str | None, Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
     temporary: TEMPORARY = None,
     column: Annotated[str | None, Option(help="The column of Parquet or JSON lines files to read.")] = None,
+    normalize: NORMALIZE = None,
+    sentencepiece: SENTENCEPIECE = None,
+    tokenizer: TOKENIZER = None,
     engine: Annotated[
         str | None, Option(help="ray: count on a Ray cluster, into a folder of parts that fit reads.")
     ] = None,
@@ -63,13 +69,17 @@ def count(
     """Count the n-grams of a text: one sentence per line, words separated by spaces."""
     from lidstone.ngram.trie import check_order
     from lidstone.text.inputs import expand
+    from lidstone.text.raw import raw_text
 
     check_order(order)
     check_engine(engine, address)
     check_counts_output(output, folder=engine is not None)
     run = vocab if vocab is not None and vocab.is_dir() else None
     words = None if vocab is None or run else read_vocabulary(vocab)
-    inputs = expand(texts, column)
+    raw = raw_text(normalize, sentencepiece, tokenizer)
+    if raw is not None and (engine is not None or run is not None):
+        raise InputError("raw text is counted on this machine, and not as a run reads it", hint="leave out --engine")
+    inputs = expand(texts, column, raw)
     options = {"vocab": words, "thresholds": threshold, "blank": check_blank(blank)}
     if run is not None:
         if engine or memory or skip_bad or blank != "skip":

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from lidstone.cli.console import print_json, say, signature_line, table_signature
-from lidstone.cli.inputs import JSON, LINE_BUFFERED, MODEL, TEXTS, check_folder, read_table
+from lidstone.cli.inputs import (
+    JSON,
+    LINE_BUFFERED,
+    MODEL,
+    NORMALIZE,
+    SENTENCEPIECE,
+    TEXTS,
+    TOKENIZER,
+    check_folder,
+    read_table,
+)
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,8 +48,13 @@ def filter(
         str | None, Option(metavar="TABLE", help="A model of general text: score by the Moore-Lewis difference.")
     ] = None,
     max_difference: Annotated[float | None, Option(help="Keep documents up to this difference.")] = None,
-    format: Annotated[str, Option(help="text, jsonl, or auto: by the name of the input.")] = "auto",
-    field: Annotated[str, Option(help="The field of a JSON object that holds the text.")] = "text",
+    normalize: NORMALIZE = None,
+    sentencepiece: SENTENCEPIECE = None,
+    tokenizer: TOKENIZER = None,
+    format: Annotated[str, Option(help="text, jsonl, parquet, or auto: by the name of the input.")] = "auto",
+    field: Annotated[
+        str, Option(help="The field of JSON objects, or the column of Parquet, that holds the text.")
+    ] = "text",
     bare: Annotated[bool, Option("--bare", help="Write documents without their scores.")] = False,
     max_bad: Annotated[
         float, Option(min=0, max=1, help="Exit with 1 if more than this share of the lines are not documents.")
@@ -49,9 +64,11 @@ def filter(
     restart: Annotated[bool, Option("--restart", help="Start an unfinished run from the beginning.")] = False,
     as_json: JSON = False,
 ) -> None:
-    """Compute the perplexity of every line, or of every JSON object on a line, and keep the best."""
+    """Compute the perplexity of every line, JSON object on a line, or row of Parquet, and keep the best."""
     from lidstone.ngram.filter.filter import filter_documents
+    from lidstone.text.raw import raw_text
 
+    raw = raw_text(normalize, sentencepiece, tokenizer)
     if output != "-":
         check_folder(Path(output))
     (model, signature), general = read_scorer(table), None if against is None else read_scorer(against)[0]
@@ -63,6 +80,7 @@ def filter(
         against=general,
         format=format,  # type: ignore[arg-type]
         field=field,
+        raw=raw,
         max_perplexity=max_perplexity,
         min_perplexity=min_perplexity,
         max_difference=max_difference,

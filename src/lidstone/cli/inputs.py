@@ -51,6 +51,15 @@ RUNS_FOLDER: TypeAlias = Annotated[Path, Option("--output", "-o", callback=not_s
 BLANK: TypeAlias = Annotated[
     str, Option(metavar="skip|count", help="Lines without words: skip them, or count them as sentences (KenLM).")
 ]
+NORMALIZE: TypeAlias = Annotated[
+    str | None, Option(metavar="ccnet|ccnet-digits", help="Normalize raw text first, as CCNet and datatrove do.")
+]
+SENTENCEPIECE: TypeAlias = Annotated[
+    str | None, Option(metavar="FILE", help="Split raw text into pieces with this model of SentencePiece.")
+]
+TOKENIZER: TypeAlias = Annotated[
+    str | None, Option(metavar="NAME|FILE", help="Split raw text into pieces with this tokenizer of Hugging Face.")
+]
 JSON: TypeAlias = Annotated[bool, Option("--json", help="One JSON object instead of text.")]
 LINE_BUFFERED: TypeAlias = Annotated[
     bool, Option("--line-buffered", help="Answer every line of - before the next one comes.")

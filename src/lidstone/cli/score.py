@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -12,12 +12,24 @@ from typer import Option
 
 from lidstone.cli.console import print_json, say, table_signature
 from lidstone.cli.filter import read_scorer
-from lidstone.cli.inputs import BLANK, JSON, LINE_BUFFERED, MODEL, TEXTS, check_blank, read_table
+from lidstone.cli.inputs import (
+    BLANK,
+    JSON,
+    LINE_BUFFERED,
+    MODEL,
+    NORMALIZE,
+    SENTENCEPIECE,
+    TEXTS,
+    TOKENIZER,
+    check_blank,
+    read_table,
+)
 from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.scoring import LineScores, Totals
     from lidstone.ngram.table import BackoffTable
+    from lidstone.text.source import Source
     from lidstone.text.words import Batch, Blank
 
 Record = dict[str, Any]
@@ -33,6 +45,9 @@ def score(
         bool, Option("--words", help="A record per line, as KenLM's query -v word prints it: every word, then the sum.")
     ] = False,
     blank: BLANK = "skip",
+    normalize: NORMALIZE = None,
+    sentencepiece: SENTENCEPIECE = None,
+    tokenizer: TOKENIZER = None,
     line_buffered: LINE_BUFFERED = False,
     as_json: JSON = False,
 ) -> None:
@@ -42,15 +57,18 @@ def score(
     goes to stderr.
     """
     from lidstone.ngram.scoring import Totals
+    from lidstone.text.inputs import Input
+    from lidstone.text.raw import foreign_pieces, raw_text
 
     if sentences and words:
         raise InputError("--sentences and --words cannot be combined", hint="use one of them")
     if line_buffered and (as_json or not (sentences or words)):
         raise InputError("--line-buffered answers with records of lines", hint="add --sentences, and leave out --json")
-    treatment = check_blank(blank)
+    treatment, raw = check_blank(blank), raw_text(normalize, sentencepiece, tokenizer)
+    sources = texts if raw is None else [Input(text, raw=raw).open(prompt=line_buffered) for text in texts]
     model, totals, digest = _model(table), Totals(), _Digest(treatment)
     kept: list[Record] = []
-    for batch in model.batches(texts, line_buffered):
+    for batch in model.batches(sources, line_buffered):
         scores = model.lines(batch, treatment)
         digest.update(batch.text)
         totals.add(scores)
@@ -60,6 +78,8 @@ def score(
             kept += records
         else:
             print("".join(_line(record) for record in records), end="", flush=line_buffered)
+    if raw is not None and (told := foreign_pieces(totals.oov, totals.tokens)):
+        say(f"warning: {told}")
     facts = summary(model, totals, digest.hexdigest())
     if as_json:
         print_json({**facts, **({"sentences": kept} if sentences or words else {})})
@@ -87,7 +107,7 @@ class _Model(Protocol):
     @property
     def signature(self) -> str: ...
 
-    def batches(self, texts: list[str], prompt: bool) -> Iterator[Batch]: ...
+    def batches(self, texts: Sequence[Source], prompt: bool) -> Iterator[Batch]: ...
 
     def lines(self, batch: Batch, blank: Blank) -> LineScores: ...
 
@@ -120,7 +140,7 @@ class _Rows:
     def signature(self) -> str:
         return table_signature(self.table)
 
-    def batches(self, texts: list[str], prompt: bool) -> Iterator[Batch]:
+    def batches(self, texts: Sequence[Source], prompt: bool) -> Iterator[Batch]:
         from lidstone.text.words import read_batches
 
         return read_batches(texts, self.table.vocab, show=True, prompt=prompt)
@@ -153,7 +173,7 @@ class _Probing:
         self.scorer, self.signature = read_scorer(path)
         self.vocabulary = open_binary(path)[1].counts[0] - 1  # without <s>
 
-    def batches(self, texts: list[str], prompt: bool) -> Iterator[Batch]:
+    def batches(self, texts: Sequence[Source], prompt: bool) -> Iterator[Batch]:
         import numpy as np
 
         from lidstone.text.reader import read_chunks

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lidstone.errors import InputError, LidstoneError, TextError
+from lidstone.text.raw import RawText
 from lidstone.text.reader import read_lines
 from lidstone.text.source import COMPRESSED, ByteStream, Source
 from lidstone.text.vocabulary import Vocabulary
@@ -32,9 +33,14 @@ class Input:
     """a path, `-` for standard input, or an address such as s3://bucket/file"""
     column: str | None = None
     """the column to read of a Parquet or JSON lines file"""
+    raw: RawText | None = None
+    """how raw text becomes words; None: it is words"""
 
-    def open(self) -> Source:
-        """The text as a source; a new one each time, except for standard input."""
+    def open(self, *, prompt: bool = False) -> Source:
+        """The words as a source; a new one each time, except for standard input; `prompt` if lines are answered."""
+        return self._text() if self.raw is None else self.raw.source(self._text(), prompt=prompt)
+
+    def _text(self) -> Source:
         plain = Path(self.name).with_suffix("") if Path(self.name).suffix in COMPRESSED else Path(self.name)
         if plain.suffix == ".parquet":
             rows: Iterator[Any] = _parquet_rows(self.name, self._column(), _remote(self.name))
@@ -50,13 +56,13 @@ class Input:
         return self.column
 
 
-def expand(names: Iterable[str], column: str | None = None) -> list[Input]:
+def expand(names: Iterable[str], column: str | None = None, raw: RawText | None = None) -> list[Input]:
     """The inputs of names, globs and addresses; those of one glob are sorted by name.
 
     >>> [found.name for found in expand(["-", "a.txt"])]
     ['-', 'a.txt']
     """
-    return [Input(name, column) for pattern in names for name in _matches(pattern)]
+    return [Input(name, column, raw) for pattern in names for name in _matches(pattern)]
 
 
 def readable(inputs: Sequence[Input], vocab: Vocabulary | None, report: Callable[[LidstoneError], None]) -> list[Input]:

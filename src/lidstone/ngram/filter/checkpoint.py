@@ -58,8 +58,15 @@ class FilterState:
 class FilterFiles:
     """The open files of a run, and its state."""
 
-    def __init__(self, output: str, identity: Mapping[str, Any], *, restart: bool = False) -> None:
-        self.output, self.identity = output, json.loads(json.dumps(identity))
+    def __init__(
+        self,
+        output: str,
+        identity: Mapping[str, Any],
+        *,
+        restart: bool = False,
+        assemble: Callable[[Path, Path], None] | None = None,
+    ) -> None:
+        self.output, self.identity, self.assemble = output, json.loads(json.dumps(identity)), assemble
         self.is_stream = output == "-" or (Path(output).exists() and not Path(output).is_file())
         self.state, self.saved = FilterState(), time.monotonic()
         self.streams: dict[str, BinaryIO] = {}
@@ -105,21 +112,22 @@ class FilterFiles:
             self._save()
         with self._errors():
             self._publish("bad", self.stem + ".bad")
-            self._publish("output", self.stem)
+            self._publish("output", self.stem, self.assemble)
             if not self.state.sizes["bad"]:
                 Path(self.stem + ".bad").unlink(missing_ok=True)
             for name in ("scores", "perplexities"):
                 self.path(name).unlink(missing_ok=True)
             self._state_file.unlink()
 
-    def _publish(self, name: str, target: str) -> None:
-        """Give a part its final name, unless that was done before."""
+    def _publish(self, name: str, target: str, assemble: Callable[[Path, Path], None] | None = None) -> None:
+        """Give a part its final name, or make the final file of it, unless that was done before."""
         part, size = self.path(name), self.state.sizes[name]
         file = part if part.exists() or not size else Path(target)
-        if size and not (file.exists() and file.stat().st_size == size):
+        is_made = assemble is not None and file == Path(target)  # of another size than its part
+        if size and not (file.exists() and (is_made or file.stat().st_size == size)):
             raise RunError(f"{file} is not as its run left it", hint=AGAIN)
         if part.exists():
-            part.replace(target)
+            assemble(part, Path(target)) if assemble else part.replace(target)
 
     def close(self) -> None:
         """Close the files; those with which a run can go on stay."""

@@ -1,5 +1,7 @@
 """From lines to documents and back to lines: a line of text is one, or the text field of a JSON object on a line.
 
+A `Form` is how documents stand in files: `TextForm`, `JsonForm`, and that of Parquet in `parquet.py`.
+
 What cannot be used is kept apart with the reason, and is never dropped in silence. Documents are written as they were,
 with their scores: text gets them in front, with tabs between; JSON objects get fields at their end, and all else in
 them stays byte for byte as it was, unless a field of that name was there before.
@@ -13,12 +15,15 @@ import json
 import lzma
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any, Protocol
 
 from lidstone.files import jsonable
-from lidstone.text.reader import Chunk, find_fault
+from lidstone.text.raw import RawText
+from lidstone.text.reader import Chunk, find_fault, read_chunks
+from lidstone.text.source import Source
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,93 @@ class Documents:
     sizes: list[int] | None = None
     """how many lines of it each document has; None: one"""
     bad: list[Bad] = field(default_factory=list)
+    was_raw: bool = False
+    """whether its words were made of raw text"""
+
+    @classmethod
+    def of_texts(
+        cls, numbers: list[int], texts: list[str], bad: list[Bad], raw: list[bytes] | None = None
+    ) -> Documents:
+        """Documents of one line or more each."""
+        texts = [text.removesuffix("\n") for text in texts]
+        sizes = [text.count("\n") + 1 for text in texts]
+        whole = "\n".join(texts).encode("utf-8", "surrogatepass")
+        return cls(numbers, [b""] * len(texts) if raw is None else raw, whole, sizes, bad)
+
+    @property
+    def texts(self) -> list[bytes]:
+        r"""Each document's text.
+
+        >>> Documents([0, 1], [b"", b""], b"a\nb\nc", [2, 1]).texts
+        [b'a\nb', b'c']
+        """
+        lines = self.text.split(b"\n") if self.raw else []
+        if self.sizes is None:
+            return lines
+        return [
+            b"\n".join(lines[end - size : end]) for size, end in zip(self.sizes, accumulate(self.sizes), strict=True)
+        ]
+
+    def prepared(self, raw: RawText | None) -> Documents:
+        """The same documents as lines of words, one each; as they are without rules for raw text."""
+        if raw is None:
+            return self
+        return replace(self, text=b"\n".join(raw.words(self.texts)), sizes=None, was_raw=True)
+
+
+class Form(Protocol):
+    """How documents stand in files."""
+
+    def chunks(
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool
+    ) -> Iterator[Chunk]:
+        """All of the text, some documents at a time."""
+
+    def documents(self, chunk: Chunk) -> Documents:
+        """The documents of a chunk."""
+
+    def rows(self, chunk: Chunk, numbers: Sequence[int], names: Sequence[str], columns: Columns) -> bytes:
+        """Some of its documents as they are written, with scores under these names."""
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """Lines of text."""
+
+    def chunks(
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool
+    ) -> Iterator[Chunk]:
+        """All lines, what is not text included."""
+        return read_chunks(sources, names=names, chunk_bytes=chunk_bytes, strict=False, prompt=prompt)
+
+    def documents(self, chunk: Chunk) -> Documents:
+        """Its lines."""
+        return text_documents(chunk)
+
+    def rows(self, chunk: Chunk, numbers: Sequence[int], names: Sequence[str], columns: Columns) -> bytes:
+        """Lines with scores in front, or alone."""
+        lines = chunk.lines
+        return self.written([lines[number] for number in numbers], names, columns)
+
+    def written(self, raw: Sequence[bytes], names: Sequence[str], columns: Columns) -> bytes:
+        """The lines as they are written."""
+        return text_lines(raw, names, columns) if names else plain_lines(raw)
+
+
+@dataclass(frozen=True)
+class JsonForm(TextForm):
+    """JSON objects, one on a line."""
+
+    name: str
+    """the field with the text"""
+
+    def documents(self, chunk: Chunk) -> Documents:
+        """Their texts."""
+        return json_documents(chunk, self.name)
+
+    def written(self, raw: Sequence[bytes], names: Sequence[str], columns: Columns) -> bytes:
+        """The objects with scores as fields."""
+        return json_lines(raw, names, columns) if names else plain_lines(raw)
 
 
 def text_documents(chunk: Chunk) -> Documents:
@@ -96,9 +188,8 @@ def json_documents(chunk: Chunk, name: str) -> Documents:
         if text is not None:
             numbers.append(number)
             raw.append(line)
-            texts.append(text.removesuffix("\n"))
-    sizes = [text.count("\n") + 1 for text in texts]
-    return Documents(numbers, raw, "\n".join(texts).encode("utf-8", "surrogatepass"), sizes, bad)
+            texts.append(text)
+    return Documents.of_texts(numbers, texts, bad, raw)
 
 
 def _field(line: bytes, name: str) -> str | None:

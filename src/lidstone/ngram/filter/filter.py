@@ -10,22 +10,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lidstone.errors import InputError
 from lidstone.ngram.filter.checkpoint import FilterFiles, FilterState
-from lidstone.ngram.filter.documents import Bad
+from lidstone.ngram.filter.documents import Bad, Form, JsonForm, TextForm
+from lidstone.ngram.filter.parquet import ParquetForm, assemble
 from lidstone.ngram.filter.run import FilterJob, run
 from lidstone.ngram.filter.selection import BUCKETS, Limits, scorer_of
 from lidstone.ngram.scorer.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
+from lidstone.text.raw import RawText, foreign_pieces
 from lidstone.text.reader import CHUNK_BYTES
 from lidstone.text.source import COMPRESSED, Source, name_of, open_bytes, plain_size
 
-Format = Literal["auto", "text", "jsonl"]
-JSON_NAMES = (".jsonl", ".ndjson", ".json")
+Format = Literal["auto", "text", "jsonl", "parquet"]
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+"""The formats of names; others are text."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ def filter_documents(
     against: BackoffTable | Scorer | None = None,
     format: Format = "auto",
     field: str = "text",
+    raw: RawText | None = None,
     max_perplexity: float | None = None,
     min_perplexity: float | None = None,
     max_difference: float | None = None,
@@ -68,13 +72,13 @@ def filter_documents(
     report: Callable[[Bad], None] = lambda bad: None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Filtered:
-    r"""Write every line, or every JSON object on a line, with its perplexity; or only those within bounds.
+    r"""Write every line, JSON object on a line, or row of Parquet, with its perplexity; or only those within bounds.
 
     The model is a table, or a scorer (`lidstone.ngram.scorer.models.load_scorer` reads any file, KenLM's binaries too).
     `keep` is a share of the documents, those with the lowest score; `percentiles` (30, 60) sort into head, middle and
     tail, of which `bucket` is the only one written. The score is the perplexity or, with a second model `against`, the
-    Moore-Lewis difference. Lines that are no documents go to `output`.bad and to `report`. `line_buffered` answers on
-    standard output as the text arrives.
+    Moore-Lewis difference. `raw` makes words of raw text first (`lidstone.text.raw.RawText`). Lines that
+    are no documents go to `output`.bad and to `report`. `line_buffered` answers on standard output as the text arrives.
 
     >>> import io, tempfile
     >>> from lidstone.ngram.counts import count_text
@@ -88,10 +92,15 @@ def filter_documents(
     """
     texts = [sources] if isinstance(sources, (str, Path)) or not isinstance(sources, Sequence) else list(sources)
     named = [name_of(source) for source in texts]
+    kind = _format(format, named)
+    is_parquet = kind == "parquet"
+    if is_parquet != (Path(output).suffix == ".parquet"):
+        raise InputError(f"{output} cannot be written from {kind}", hint="Parquet is read with Parquet as output")
     job = FilterJob(
         scorer_of(model),
         None if against is None else scorer_of(against),
-        field if _is_json(format, named) else None,
+        _form(kind, field),
+        raw,
         Limits(max_perplexity, min_perplexity, max_difference),
         _check_share(keep),
         _check_percentiles(percentiles, bucket),
@@ -107,16 +116,18 @@ def filter_documents(
         )
     identity = _identity(job, named, chunk_bytes)
     with ExitStack() as stack:
-        files = FilterFiles(str(output), identity, restart=restart)
+        files = FilterFiles(str(output), identity, restart=restart, assemble=assemble if is_parquet else None)
         stack.callback(files.close)
         resumed = files.state != FilterState()
         if resumed:
             say(f"continuing after line {files.state.place.document:,} of pass {min(files.state.phase, 2)}")
         if job.two_passes:
             texts = [stack.enter_context(_rereadable(source)) for source in texts]
-        total = _size(texts, job)
+        total = None if is_parquet else _size(texts, job)
         bar = stack.enter_context(progress_bar(total, "filtering", show=show, unit="bytes"))
         advance = bar if sys.stderr.isatty() else _spoken(total, say)
+        if raw is not None:
+            advance = _watching(advance, files, say)
         totals = run(
             job,
             texts,
@@ -146,6 +157,22 @@ def _spoken(total: int | None, say: Callable[[str], None], seconds: float = 60.0
     return advance
 
 
+def _watching(advance: Callable[[int], None], files: FilterFiles, say: Callable[[str], None]) -> Callable[[int], None]:
+    """Tell once if most pieces of the text are unknown to the model."""
+    is_told = False
+
+    def watching(size: int) -> None:
+        nonlocal is_told
+        advance(size)
+        totals = files.state.totals
+        told = None if is_told else foreign_pieces(totals.get("unknown", 0), totals.get("tokens", 0))
+        if told:
+            is_told = True
+            say(f"warning: {told}")
+
+    return watching
+
+
 def _summary(totals: dict[str, float], resumed: bool) -> Filtered:
     whole = {name: int(totals.get(name, 0)) for name in ("documents", "kept", "bad", "tokens", "unknown")}
     tokens = whole["tokens"]
@@ -153,15 +180,19 @@ def _summary(totals: dict[str, float], resumed: bool) -> Filtered:
     return Filtered(**whole, perplexity=perplexity, resumed=resumed)
 
 
-def _is_json(format: Format, names: list[str]) -> bool:
-    if format not in ("auto", "text", "jsonl"):
-        raise InputError(f"the format must be auto, text or jsonl, not {format!r}")
+def _format(format: Format, names: list[str]) -> str:
+    if format not in ("auto", *get_args(Format)):
+        raise InputError(f"the format must be auto, text, jsonl or parquet, not {format!r}")
     if format != "auto":
-        return format == "jsonl"
-    kinds = {_plain_suffix(name) in JSON_NAMES for name in names}
+        return format
+    kinds = sorted({FORMATS.get(_plain_suffix(name), "text") for name in names})
     if len(kinds) > 1:
-        raise InputError("some inputs are text and some are JSON lines, by their names", hint="give the format")
-    return kinds == {True}
+        raise InputError(f"some inputs are {' and some '.join(kinds)}, by their names", hint="give the format")
+    return kinds[0] if kinds else "text"
+
+
+def _form(kind: str, field: str) -> Form:
+    return TextForm() if kind == "text" else JsonForm(field) if kind == "jsonl" else ParquetForm(field)
 
 
 def _plain_suffix(name: str) -> str:
@@ -194,7 +225,8 @@ def _identity(job: FilterJob, names: list[str], chunk_bytes: int) -> dict[str, A
         "model": job.scorer.fingerprint,
         "second model": None if job.against is None else job.against.fingerprint,
         "inputs": names,
-        "settings": [job.name, bounds, job.keep, job.cuts, job.bucket, job.bare, chunk_bytes],
+        "settings": [repr(job.form), bounds, job.keep, job.cuts, job.bucket, job.bare, chunk_bytes],
+        "rules for raw text": None if job.raw is None else job.raw.identity,
         "version of lidstone": __version__,
     }
 

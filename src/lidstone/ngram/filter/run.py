@@ -9,25 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.ngram.filter.checkpoint import FINISHED, FilterFiles, changed_text, unread
-from lidstone.ngram.filter.documents import (
-    Bad,
-    Documents,
-    compressor,
-    json_documents,
-    json_lines,
-    plain_lines,
-    text_documents,
-    text_lines,
-)
+from lidstone.ngram.filter.documents import Bad, Documents, Form, TextForm, compressor
 from lidstone.ngram.filter.selection import BUCKETS, Cut, DocumentScores, Limits, cut_at, difference, score_documents
 from lidstone.ngram.scorer.scorer import Scorer
 from lidstone.parallel import bounded_lookahead
-from lidstone.text.reader import CHUNK_BYTES, Chunk, read_chunks
+from lidstone.text.raw import RawText
+from lidstone.text.reader import CHUNK_BYTES, Chunk
 from lidstone.text.source import Source
 
 Floats = NDArray[np.float64]
@@ -39,8 +32,10 @@ class FilterJob:
 
     scorer: Scorer
     against: Scorer | None = None
-    name: str | None = None
-    """the JSON field with the text; None: lines of text"""
+    form: Form = field(default_factory=TextForm)
+    """how documents stand in files"""
+    raw: RawText | None = None
+    """how raw text becomes words; None: it is words"""
     limits: Limits = field(default_factory=Limits)
     keep: float | None = None
     """the share of all documents that stays: those with the lowest scores"""
@@ -57,8 +52,8 @@ class FilterJob:
         return self.keep is not None or bool(self.cuts)
 
     def documents(self, chunk: Chunk) -> Documents:
-        """The documents of a chunk."""
-        return text_documents(chunk) if self.name is None else json_documents(chunk, self.name)
+        """The documents of a chunk, as words."""
+        return self.form.documents(chunk).prepared(self.raw)
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ def run(
     ahead = 0 if prompt else 2 * jobs - 1
 
     def go(work: Callable[[Chunk], Done]) -> None:
-        chunks = read_chunks(sources, names=names, chunk_bytes=chunk_bytes, strict=False, prompt=prompt)
+        chunks = job.form.chunks(sources, names, chunk_bytes, prompt)
         for chunk, text, done in in_order(work, unread(chunks, files.state, advance), ahead):
             for name, block in done.blocks.items():
                 files.write(name, block)
@@ -142,7 +137,7 @@ def score_and_write(job: FilterJob, chunk: Chunk, compress: Callable[[bytes], by
     scores, gap = _scores(job, documents)
     perplexity = scores.perplexity
     keep = job.limits.accept(perplexity, gap)
-    block = _render(job, documents.raw, perplexity, gap, None, keep)
+    block = _render(job, chunk, np.array(documents.numbers, np.int64), perplexity, gap, None, keep)
     totals = {**_totals(documents, scores), "kept": int(keep.sum())}
     return Done({"output": compress(block) if block else b""}, totals, documents.bad)
 
@@ -194,8 +189,7 @@ def write_chosen(job: FilterJob, chunk: Chunk, choice: Choice, compress: Callabl
         place += ~cut.inside(ranked, numbers)
     if job.bucket is not None:
         keep &= place == BUCKETS.index(job.bucket)
-    lines = chunk.lines
-    block = _render(job, [lines[i] for i in real], perplexity, gap, place if job.cuts else None, keep)
+    block = _render(job, chunk, real, perplexity, gap, place if job.cuts else None, keep)
     return Done({"output": compress(block) if block else b""}, {"kept": int(keep.sum())})
 
 
@@ -225,20 +219,21 @@ def _spread(values: Floats, documents: Documents, lines: int) -> bytes:
 
 def _render(
     job: FilterJob,
-    raw: list[bytes],
+    chunk: Chunk,
+    numbers: NDArray[np.int64],
     perplexity: Floats,
     gap: Floats | None,
     place: NDArray[np.int64] | None,
     keep: NDArray[np.bool_],
 ) -> bytes:
-    names, columns = ["perplexity"], [perplexity[keep].tolist()]
-    if gap is not None:
-        names.append("difference")
-        columns.append(gap[keep].tolist())
-    if place is not None:
-        names.append("bucket")
-        columns.append([BUCKETS[i] for i in place[keep]])
-    lines = raw if keep.all() else [raw[i] for i in np.flatnonzero(keep)]
-    if job.bare:
-        return plain_lines(lines)
-    return (text_lines if job.name is None else json_lines)(lines, names, columns)
+    names: list[str] = []
+    columns: list[list[Any]] = []
+    if not job.bare:
+        names, columns = ["perplexity"], [perplexity[keep].tolist()]
+        if gap is not None:
+            names.append("difference")
+            columns.append(gap[keep].tolist())
+        if place is not None:
+            names.append("bucket")
+            columns.append([BUCKETS[i] for i in place[keep]])
+    return job.form.rows(chunk, numbers[keep].tolist(), names, columns)

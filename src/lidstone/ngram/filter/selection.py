@@ -59,11 +59,16 @@ def scorer_of(model: BackoffTable | Scorer) -> Scorer:
 
 
 def score_documents(scorer: Scorer, documents: Documents) -> DocumentScores:
-    """The scores of documents, each of one line or more."""
+    """The scores of documents, each of one line or more.
+
+    The log10 of a line of raw text is added up in float32, as the kenlm module does: its perplexity is datatrove's to
+    the last decimal. That of words is added up in float64: of a million words 1 % more is right.
+    """
     if not documents.raw:
         return DocumentScores(np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
     found = scorer.score_text(documents.text, reserved=True)  # no model predicts `<s>` or `</s>` as words of a text
-    lines = DocumentScores(found.log10, found.words + 1, found.oov)
+    log10 = found.single.astype(np.float64) if documents.was_raw else found.log10
+    lines = DocumentScores(log10, found.words + 1, found.oov)
     if documents.sizes is None:
         return lines
     sizes = np.array(documents.sizes, np.int64)
