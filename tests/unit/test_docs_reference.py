@@ -73,3 +73,16 @@ def test_no_section_and_no_verb_is_missing() -> None:
 def test_an_import_of_an_inner_module_is_noticed() -> None:
     assert imported(">>> from lidstone.loss.schedule import Schedule\n") == {"lidstone.loss.schedule"}
     assert imported("+import lidstone as ld\n") == {"lidstone"}
+
+
+EXEMPT = {"reliability.md", "scale.md", *(page.name for page in (ROOT / "docs").glob("results*.md"))}
+GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if page.name not in EXEMPT], ids=lambda page: page.name)
+def test_paragraphs_are_short(page: Path) -> None:
+    """One idea each: 65 words at most. Code, tables, headings and formulas do not count."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    items = re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
+    prose = [re.sub(r"^(?:\||#|    |!|<).*$", "", item, flags=re.MULTILINE).split() for item in items]
+    assert [" ".join(words[:9]) for words in prose if len(words) > 65] == []
