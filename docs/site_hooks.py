@@ -68,6 +68,6 @@ def _opening(path: Path) -> tuple[str, str]:
     """The title of a page and the first sentence of its first paragraph."""
     title, _, rest = path.read_text(encoding="utf-8").partition("\n")
     paragraphs = (part.strip() for part in rest.split("\n\n"))
-    first = next((part for part in paragraphs if part and part[0] not in "#`|<!-["), "")
-    sentence = re.split(r"(?<=[.:?])\s", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first))[0]
+    first = next((part for part in paragraphs if not re.match(r"[#|<!\[:>+-]|```|$", part)), "")
+    sentence = re.split(r"(?<=[.?])\s", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first))[0]
     return title.lstrip("# "), " ".join(sentence.split())

@@ -57,9 +57,8 @@ def test_every_public_name_has_an_example() -> None:
 
 @pytest.mark.parametrize("page", ["recipes.md", "cli.md"])
 def test_the_tables_are_those_of_the_code(page: str) -> None:
-    """If not: python docs/reference.py."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    assert reference.filled(text) == text
+    assert reference.filled(text) == text, "run python docs/reference.py"
 
 
 def test_no_section_and_no_verb_is_missing() -> None:
