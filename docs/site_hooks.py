@@ -31,6 +31,7 @@ CARDS = """
 
 </div>
 """
+OUTSIDE = re.compile(r"\[([^\]]*)\]\((?!https?:|[\w-]+\.(?:md|ipynb)|images/|#)([^)]*)\)")
 OUTWARD = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)#\s]*)[^)]*\)")
 
 
@@ -43,9 +44,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **more: Any) -> str:
     """Show links to files of the repository, which the site does not hold, as their names; and this version."""
     markdown = re.sub(r"lidstone:\d+\.\d+\.\w+", f"lidstone:{__version__}", markdown)
-    return OUTWARD.sub(
-        lambda link: f"{link[1]} (`{link[2].rstrip('/')}`)" if link[1] != link[2] else f"`{link[2]}`", markdown
-    )
+    return OUTWARD.sub(_as_name, markdown)
 
 
 def home() -> str:
@@ -53,7 +52,12 @@ def home() -> str:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     title, rest = text.split("\n", 1)
     text = re.sub(r"\]\(docs/", "](", f"{title}\n{CARDS}{rest}")
-    return re.sub(r"\[([^\]]*)\]\((?!https?:|[\w-]+\.(?:md|ipynb)|images/|#)([^)]*)\)", r"\1 (`\2`)", text)
+    return OUTSIDE.sub(_as_name, text)
+
+
+def _as_name(link: re.Match[str]) -> str:
+    name = f"`{link[2].rstrip('/')}`"
+    return name if link[1] == link[2] else f"{link[1]} ({name})"
 
 
 def on_post_build(config: Any) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.browser import Browser, missing
 
 import lidstone
 
@@ -57,12 +58,39 @@ def test_every_page_is_in_the_navigation() -> None:
     assert listed == pages | {"index.md"}
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install '.[docs]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    home = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert "Does it help?" in home and (tmp_path / "site" / "api.html").stat().st_size > 50_000
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(site: Path) -> None:
+    home = (site / "index.html").read_text(encoding="utf-8")
+    assert "Does it help?" in home and (site / "api.html").stat().st_size > 50_000
+    assert "(regularizer.html): `SmoothedCrossEntropy` replaces" in (site / "llms.txt").read_text(encoding="utf-8")
+
+
+WIDER = """const kinds = arguments[0] + " pre > code";
+return [document.documentElement.scrollWidth > document.documentElement.clientWidth,
+        [...document.querySelectorAll(kinds)].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)]"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.parametrize("page", ["index", "getting-started", "regularizer", "integrations", "ngram", "recipes"])
+def test_no_code_is_cut_off_at_the_edge(site: Path, page: str) -> None:
+    """Neither at 1280 pixels, where lines have room, nor on a phone, where they wrap."""
+    browser = Browser()
+    try:
+        for width, kinds in ((1280, ""), (400, ":is(.language-python, .language-diff, .language-sh)")):
+            browser.size(width, 900)
+            browser.open((site / f"{page}.html").as_uri())
+            assert browser.run(WIDER, kinds) == [False, []]
+    finally:
+        browser.close()
