@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 
 import numpy as np
@@ -279,6 +280,21 @@ def test_a_full_disk_is_one_line_and_the_last_checkpoint_stays(files, tmp_path, 
     assert "--resume" in error.value.hint
     monkeypatch.setattr(trainer.Trainer, "_save_optimizer_and_scheduler", original)
     assert train(recipe(lm_values(files)), tmp_path / "runs", resume=True).record["status"] == "complete"
+
+
+def test_the_newest_checkpoint_stays_when_the_clock_is_set_back(files, tmp_path):
+    kept = []
+
+    def set_back(scores):
+        """From now on new files are older than those that are there, and scores become worse."""
+        scores["perplexity"] = 10.0 + len(kept)
+        checkpoints = sorted((tmp_path / "runs").glob("*/checkpoints/checkpoint-*"))
+        kept.append([int(path.name[-1]) for path in checkpoints])
+        for path in checkpoints:
+            os.utime(path, (4e9, 4e9))
+
+    train(recipe(lm_values(files, max_steps=8, eval_every=2)), tmp_path / "runs", watch=set_back)
+    assert kept == [[], [2], [2, 4], [2, 6]]  # the best and the newest
 
 
 @pytest.mark.parametrize("interrupted", ["validation", "test"])

@@ -61,6 +61,18 @@ def last_checkpoint(folder: Path) -> Checkpoint | None:
     return None
 
 
+def remove_older(folder: Path, best: str | None) -> None:
+    """Keep the newest checkpoint by its step and the best one; where these are the same, the one before.
+
+    The Trainer itself goes by times of files, and deletes the newest one after the clock was set back.
+    """
+    others = sorted(folder.glob("checkpoint-*"), key=_step, reverse=True)[1:]
+    kept = [path for path in others if best and path.name == Path(best).name] or others[:1]
+    for path in others:
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 @contextmanager
 def write_errors(folder: Path, what: str = "a checkpoint") -> Iterator[None]:
     """Convert the errors of torch and safetensors for a full disk to one line."""

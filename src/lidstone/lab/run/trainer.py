@@ -32,6 +32,7 @@ from lidstone.lab.recipe.sections import Metric, Training
 from lidstone.lab.run.checkpoints import (
     Fitted,
     last_checkpoint,
+    remove_older,
     summarize_training,
     trained_seconds,
     write_checksums,
@@ -163,6 +164,7 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
             super()._save_checkpoint(*args, **kwargs)
             if self.is_world_process_zero():
                 write_checksums(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
+                remove_older(Path(self.args.output_dir), self.state.best_model_checkpoint)
 
 
 class EarlyStopping(TrainerCallback, ExportableState):
@@ -260,7 +262,6 @@ def training_arguments(
         save_steps=interval,
         logging_strategy=every,
         logging_steps=interval,
-        save_total_limit=2,  # the best and the last
         load_best_model_at_end=True,
         metric_for_best_model=f"eval_{metric}",
         greater_is_better=metric == "bleu",
