@@ -7,7 +7,8 @@
 `file_events.c` ends the process at the k-th change of a file below the work's folder, or lets that change fail. Needs
 Linux and a C compiler. A server process imports and compiles everything once and forks for each end, so that one costs
 a fraction of a second. After the first end the command is given again and dies at another event, then once more:
-the result must be that of an undisturbed command, to the byte, and nothing else may be left.
+the result must be that of an undisturbed command, to the byte, and nothing else may be left. Before it is given again,
+the times of all files are moved to 1985 or 2085, and the clock jumps to the other while it runs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -38,6 +40,8 @@ SOURCE = Path(__file__).with_name("file_events.c")
 WAYS = ("death", "Ctrl-C", "ENOSPC", "ENOSPC once", "EFBIG")  # in the order of file_events.c
 REASONS = ("space", "File too large")  # of a stream of C++ only the hint says so
 SECONDS, DEAD, STOPPED = 300, 9, 130
+FAR = 1985, 2085
+YEAR = 31_556_952
 
 
 @dataclass
@@ -60,7 +64,7 @@ def training(folder: Path) -> None:
 
 def sweeping(folder: Path) -> None:
     values = lm_values(write_texts(folder, (40, 8, 8)), max_steps=2, eval_every=2, accumulation=1)
-    values["sweep"] = {"axes": {"regularizer.gamma": [0.1, 0.2]}, "seeds": [1, 2]}
+    values["sweep"] = {"axes": {"regularizer.gamma": [0.1, 0.2]}, "seeds": [1]}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
@@ -221,11 +225,13 @@ def _problems(
     if not (found == new if code == 0 else _is_clear(way, code, error)):
         yield f"exit {code}: {error[-600:]}"
     again = (*work.command, *work.again)
-    code, error, _ = forked(folder, again, number // 2 + 3, "death")
+    past, future = FAR if number % 2 else FAR[::-1]
+    date(folder, past)
+    code, error, _ = forked(folder, again, number // 2 + 3, "death", future)
     outcome.ends += code == DEAD
     if code not in (0, DEAD):
         yield f"going on, exit {code}: {error[-600:]}"
-    code, error, _ = forked(folder, again)
+    code, error, _ = forked(folder, again, year=past)
     if code != 0 or work.result(folder) != new:
         yield f"going on gave another result, exit {code}: {error[-600:]}"
     elif all_names(folder) != names:
@@ -251,19 +257,30 @@ def _is_clear(way: str, code: int, error: str) -> bool:
     return code == 1 and len(lines) == 1 and any(reason in error for reason in REASONS)
 
 
-def forked(folder: Path, arguments: tuple[str, ...], number: int = 0, way: str = WAYS[0]) -> tuple[int, str, int]:
-    """Run `lidstone` in a fork: its exit code, what it said on stderr, and how many events there were."""
+def date(folder: Path, year: int) -> None:
+    """Let everything below a folder have been written in a year."""
+    for path in folder.rglob("*"):
+        os.utime(path, ((year - 1970) * YEAR,) * 2, follow_symlinks=False)
+
+
+def forked(
+    folder: Path, arguments: tuple[str, ...], number: int = 0, way: str = WAYS[0], year: int | None = None
+) -> tuple[int, str, int]:
+    """Run `lidstone` in a fork: its exit code, what it said on stderr, and how many events there were.
+
+    The clock jumps to `year` at the first event.
+    """
     with tempfile.TemporaryDirectory() as said:
         child = os.fork()
         if child == 0:
-            _child(folder, Path(said), arguments, number, way)
+            _child(folder, Path(said), arguments, number, way, year)
         _, status = os.waitpid(child, 0)
         events = Path(said, "events")
         made = int(events.read_text()) if events.exists() else 0
         return os.waitstatus_to_exitcode(status), Path(said, "error").read_text(errors="replace"), made
 
 
-def _child(folder: Path, said: Path, arguments: tuple[str, ...], number: int, way: str) -> None:
+def _child(folder: Path, said: Path, arguments: tuple[str, ...], number: int, way: str, year: int | None) -> None:
     code = 99
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -274,6 +291,8 @@ def _child(folder: Path, said: Path, arguments: tuple[str, ...], number: int, wa
         os.environ["LIDSTONE_CACHE"] = str(folder / "cache")
         disk = ctypes.CDLL(None)
         disk.events_arm(os.fsencode(folder), ctypes.c_long(number), WAYS.index(way))
+        if year is not None:
+            disk.clock_jump(ctypes.c_long((year - 1970) * YEAR - int(time.time())))
         code = _run(arguments)
         sys.stderr.flush()
         (said / "events").write_text(str(disk.events_seen()))

@@ -4,6 +4,7 @@
  * fails with ENOSPC or EFBIG: once, or with ENOSPC from then on. Half of the bytes of a write are written before.
  * events_seen(): how many there have been. Events are writes, new and emptied files, new folders, lengths, flushes,
  * locks, and files that are renamed or removed; a lock and a removal do not fail.
+ * clock_jump(seconds): by so much the clock on the wall is wrong from the next event on.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,8 +17,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { DEATH, INTERRUPT, FULL, FULL_ONCE, TOO_LARGE };
@@ -26,6 +29,7 @@ enum { DEATH, INTERRUPT, FULL, FULL_ONCE, TOO_LARGE };
 static char folder[PATH_MAX];
 static long seen, at_event;
 static int way, late;
+static long jump;
 
 void events_arm(const char *path, long number, int how) {
     snprintf(folder, sizeof folder, "%s", path);
@@ -34,7 +38,29 @@ void events_arm(const char *path, long number, int how) {
 
 long events_seen(void) { return seen; }
 
+void clock_jump(long seconds) { jump = seconds; }
+
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static long wrong(void) { return seen ? jump : 0; }
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int error = REAL(clock_gettime)(clock, now);
+    if (clock == CLOCK_REALTIME && !error) now->tv_sec += wrong();
+    return error;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    int error = REAL(gettimeofday)(now, zone);
+    if (!error) now->tv_sec += wrong();
+    return error;
+}
+
+time_t time(time_t *at) {
+    time_t now = REAL(time)(NULL) + wrong();
+    if (at) *at = now;
+    return now;
+}
 
 static int below(const char *path) { return folder[0] && strncmp(path, folder, strlen(folder)) == 0; }
 
