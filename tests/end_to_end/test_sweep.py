@@ -117,6 +117,16 @@ def test_a_training_that_two_methods_ask_for_is_done_once_and_carries_both_names
     ]
 
 
+def test_checkpoints_that_an_end_left_in_a_complete_run_are_removed(tmp_path: Path) -> None:
+    sweep(tmp_path, "sweep.seeds=[1]").run(InProcess(pretend))
+    for file in tmp_path.glob("*/run.json"):
+        (file.parent / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    sweep(tmp_path, "sweep.seeds=[1]").read_states()
+    assert len(list(tmp_path.glob("*/checkpoints"))) == 11  # looking changes nothing
+    sweep(tmp_path, "sweep.seeds=[1]").run(InProcess(pretend))
+    assert not list(tmp_path.glob("*/checkpoints"))
+
+
 @pytest.mark.parametrize("seeds", ["[1]", "[]"])
 def test_fewer_than_two_seeds_are_fine(tmp_path: Path, seeds: str) -> None:
     sweep(tmp_path, f"sweep.seeds={seeds}").run(InProcess(pretend))

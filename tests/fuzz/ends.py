@@ -253,7 +253,9 @@ def _is_clear(way: str, code: int, error: str) -> bool:
         return False
     if way in ("death", "Ctrl-C"):
         return code == (DEAD if way == "death" else STOPPED)
-    lines = [line for line in error.splitlines() if line.startswith("error: ")]
+    lines = [
+        line for line in error.splitlines() if line.startswith(("error: ", "failed: "))
+    ]  # failed: a cell of a sweep
     return code == 1 and len(lines) == 1 and any(reason in error for reason in REASONS)
 
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Done = TypeVar("Done")
 SCHEMA = 1
+CHECKPOINTS = "checkpoints"
 SENTENCES = "sentences.json.gz"
 EXPLORER = "explorer.json"
 HISTORIES = 40
@@ -132,8 +134,12 @@ def write_record(folder: Path, record: dict[str, Any], sentences: dict[str, Any]
     _write(folder, record)
 
 
-def add_name(folder: Path, record: dict[str, Any], name: str) -> None:
-    """Record that another method shares this complete run; reports show it under each of its names."""
+def claim(folder: Path, record: dict[str, Any], name: str) -> None:
+    """Take a complete run as a method's own: checkpoints that an end left are removed, and its record has the name.
+
+    Reports show a run under each of its names.
+    """
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     if name in names_of(record):
         return
     with try_lock(folder.parent, f"{folder.name}.names", wait=True):

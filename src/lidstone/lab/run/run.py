@@ -25,9 +25,10 @@ from lidstone.lab.methods.base import residual_of
 from lidstone.lab.recipe.recipe import Recipe
 from lidstone.lab.recipe.sections import Training
 from lidstone.lab.run.record import (
+    CHECKPOINTS,
     SCHEMA,
     SENTENCES,
-    add_name,
+    claim,
     find_or_compute,
     peak_memory,
     read_record,
@@ -48,7 +49,6 @@ from lidstone.lab.run.setup import (
 )
 
 Watch = Callable[[dict[str, float]], None]
-CHECKPOINTS = "checkpoints"
 TIMED_UPDATES = 6
 TIMED_SENTENCES = 64  # how many are scored to time an evaluation; a batch of them is translated
 
@@ -151,8 +151,7 @@ def _complete_run(folder: Path, name: str) -> TrainedRun | None:
     if done is None:
         return None
     if process_rank() == 0:
-        add_name(folder, done, name)
-        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)  # left by an end after the record was written
+        claim(folder, done, name)
     return TrainedRun(folder, done, computed=False)
 
 

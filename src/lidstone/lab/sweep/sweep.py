@@ -16,7 +16,7 @@ from pathlib import Path
 from lidstone.errors import RunError
 from lidstone.files import parse_json, write_text
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.record import add_name
+from lidstone.lab.run.record import claim
 from lidstone.lab.sweep.engines import Engine
 from lidstone.lab.sweep.grid import (
     Cell,
@@ -246,7 +246,7 @@ class Sweep:
             return state.postpone(task)
         state.outcomes[task.cell.key] = (task.cell, outcome)
         if outcome.record and outcome.state == "complete":
-            add_name(self.jobs.of(task.cell).folder, outcome.record, task.cell.method)
+            claim(self.jobs.of(task.cell).folder, outcome.record, task.cell.method)
         if task.trial is not None and state.search is not None:
             state.search.tell(task.trial, outcome, self.metric)
         if self._report is not None:

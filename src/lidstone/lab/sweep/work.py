@@ -26,7 +26,7 @@ from lidstone.errors import LidstoneError, RunError
 from lidstone.files import read_json, write_json
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
-from lidstone.lab.run.record import RunBusy, find_or_compute, read_record, run_id
+from lidstone.lab.run.record import CHECKPOINTS, RunBusy, find_or_compute, read_record, run_id
 from lidstone.lab.run.setup import cached_corpus
 from lidstone.lab.sweep.grid import Cell
 
@@ -197,8 +197,10 @@ def train_cell(job: Job) -> Outcome:
         outcome = _train_together(job) if job.processes > 1 else _train(job)
     except Pruned as stop:
         record = {"status": "pruned", "metrics": {"valid": {job.recipe.evaluation.metric: stop.score}}}
+        shutil.rmtree(
+            job.folder / CHECKPOINTS, ignore_errors=True
+        )  # before: who finds the marker leaves the folder alone
         write_json(job.folder / PRUNED, record)
-        shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
         outcome = Outcome("pruned", record, computed=True)
     metric = job.recipe.evaluation.metric
     log.info("%s %s: %s, valid %s %.5g", job.name, job.label, outcome.state, metric, outcome.score(metric) or math.nan)
@@ -293,7 +295,7 @@ def _running_trial(job: Job) -> Any:
     from lidstone.lab.run.checkpoints import last_checkpoint, learning_curve
     from lidstone.lab.sweep.search import RunningTrial
 
-    trial, found = RunningTrial(job.trial), last_checkpoint(job.folder / "checkpoints")
+    trial, found = RunningTrial(job.trial), last_checkpoint(job.folder / CHECKPOINTS)
     for point in learning_curve(found.state["log_history"]) if found else []:
         if "valid_loss" in point:
             trial.report(point[f"valid_{job.recipe.evaluation.metric}"])
