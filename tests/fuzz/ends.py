@@ -248,15 +248,13 @@ def _is_partly(found: object, old: object, new: object) -> bool:
 
 
 def _is_clear(way: str, code: int, error: str) -> bool:
-    """Whether the command died, said that it was stopped, or ended with one line of error and nothing else."""
+    """Whether the command died, said that it was stopped, or ended with one line of error; a sweep: one for each cell."""
     if "Traceback" in error:
         return False
     if way in ("death", "Ctrl-C"):
         return code == (DEAD if way == "death" else STOPPED)
-    lines = [
-        line for line in error.splitlines() if line.startswith(("error: ", "failed: "))
-    ]  # failed: a cell of a sweep
-    return code == 1 and len(lines) == 1 and any(reason in error for reason in REASONS)
+    errors, failed = (sum(line.startswith(word) for line in error.splitlines()) for word in ("error: ", "failed: "))
+    return code == 1 and (errors == 1 or failed > errors == 0) and any(reason in error for reason in REASONS)
 
 
 def date(folder: Path, year: int) -> None:
