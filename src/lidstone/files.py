@@ -49,7 +49,7 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
             yield target
         return
     with write_errors(target):
-        final = _end_of_links(target)
+        final = place_of_output(target)
         temporary = _temporary_beside(final)
     try:
         with write_errors(target):
@@ -60,21 +60,30 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _end_of_links(target: Path) -> Path:
+def place_of_output(target: str | Path) -> Path:
+    """What a path leads to, there or not yet; links in a circle, and what its owner has protected, are an OSError."""
     path = Path(os.path.realpath(target))
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if os.name == "posix" and path.exists():
+        about = path.stat()
+        if about.st_uid == os.geteuid() and not about.st_mode & 0o222:  # a renaming would replace it
+            raise OSError(errno.EPERM, "it is write-protected")
     return path
 
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that is renamed to `folder` when the block ends, and removed if the block fails."""
+    """A temporary folder that is renamed to `folder` when the block ends, and removed if the block fails.
+
+    A link stays a link: the folder it points to is written.
+    """
     try:
-        made = _temporary_beside(folder, tempfile.mkdtemp)
+        final = place_of_output(folder)
+        made = _temporary_beside(final, tempfile.mkdtemp)
         try:
             yield made
-            _replace_folder(made, folder)
+            _replace_folder(made, final)
         finally:
             shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
@@ -257,6 +266,7 @@ def _remedy(error: OSError) -> str:
         getattr(errno, "EDQUOT", -1): "your quota is used up; free some space or write to another disk",
         errno.ENOENT: "create the folder first",
         errno.EACCES: "choose a folder that you may write to",
+        errno.EPERM: "choose another name or folder, or allow writing with chmod u+w",
         errno.EROFS: "choose a disk that is not read-only",
         errno.ENAMETOOLONG: "give a shorter name",
         errno.EISDIR: "give the name of a file, not of a folder",

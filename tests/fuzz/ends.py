@@ -248,7 +248,7 @@ def _is_partly(found: object, old: object, new: object) -> bool:
 
 
 def _is_clear(way: str, code: int, error: str) -> bool:
-    """Whether the command died, said that it was stopped, or ended with one line of error; a sweep: one for each cell."""
+    """Whether the command died, said that it was stopped, or ended with one line of error; or one for each cell."""
     if "Traceback" in error:
         return False
     if way in ("death", "Ctrl-C"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,11 +53,11 @@ def add_files(
 
 def _check_names(paths: Sequence[str | Path], output: Path) -> None:
     """Refuse to add a file twice, or to replace one: done again after a stop, that would add it again."""
-    resolved = [Path(path).resolve() for path in paths]
+    resolved = [Path(os.path.realpath(path)) for path in paths]
     twice = next((path for n, path in enumerate(resolved) if path in resolved[:n]), None)
     if twice is not None:
         raise InputError(f"{twice} is named twice", hint="name each count file once")
-    if output.resolve() in resolved:
+    if Path(os.path.realpath(output)) in resolved:
         raise InputError(f"{output} is one of the files to add", hint="write the sum to a new file")
     if len(paths) < 2:
         raise InputError("there is nothing to add: one file is given", hint="name two count files or more")

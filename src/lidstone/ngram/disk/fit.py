@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from lidstone import __version__
 from lidstone.errors import InputError, format_error
-from lidstone.files import as_url, atomic_write, write_errors
+from lidstone.files import as_url, atomic_write, place_of_output, write_errors
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks, with_derived
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
@@ -125,7 +125,9 @@ class _FitJob:
         types: dict[str, DTypeLike] = {name: array.dtype for name, array in copied.items()}
         types |= dict.fromkeys(COMPUTED, np.float64)
         needed = sum(array.nbytes for array in copied.values()) + 8 * (trie.size + trie.num_histories)
-        check_space(target.resolve().parent, needed, work="fitting", temporary=False)
+        with write_errors(target):
+            disk = place_of_output(target).parent
+        check_space(disk, needed, work="fitting", temporary=False)
         with (
             self._probs(folder) as probs,
             atomic_write(target) as temporary,

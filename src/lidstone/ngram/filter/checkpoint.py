@@ -22,7 +22,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lidstone.errors import RunError
-from lidstone.files import CHECKSUM, parse_json, verify_checksum, with_checksum, write_errors, write_text
+from lidstone.files import (
+    CHECKSUM,
+    parse_json,
+    place_of_output,
+    verify_checksum,
+    with_checksum,
+    write_errors,
+    write_text,
+)
 from lidstone.text.reader import Chunk, Place
 
 SECONDS = 2.0
@@ -155,7 +163,8 @@ class FilterFiles:
             self.streams[name] = stack.enter_context(self.path(name).open("wb"))
 
     def _open(self, stack: ExitStack, restart: bool) -> None:
-        self.stem = os.path.realpath(self.output)  # a link stays a link
+        with write_errors(Path(self.output)):
+            self.stem = str(place_of_output(self.output))  # a link stays a link
         stack.enter_context(_locked(Path(self.stem + ".lock")))
         with self._errors():
             if restart:
