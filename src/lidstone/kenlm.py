@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
 from lidstone.ngram.scorer.blocks import score_one
-from lidstone.ngram.scorer.scorer import Scorer, Text, padded
+from lidstone.ngram.scorer.scorer import Scorer, Text, padded, refuse_number
 from lidstone.ngram.scorer.step import STATE_SIZE, step
 from lidstone.text.raw import foreign_pieces, raw_text
 
@@ -38,6 +38,9 @@ __all__ = [
     "Model",
     "State",
 ]
+
+
+INFINITY = float("inf")
 
 
 class CannotRead(LidstoneError, OSError):
@@ -152,7 +155,7 @@ class Model:
     def score(self, sentence: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p(sentence </s> | <s>); without `<s>` where bos is false, without `</s>` where eos is false."""
         log10: float = score_one(self._layout, padded(sentence), bool(bos), bool(eos))
-        return log10
+        return log10 if log10 < INFINITY else refuse_number()
 
     def perplexity(self, sentence: Text) -> float:
         """The perplexity of one sentence: 10^(-score / (words + 1))."""
@@ -215,7 +218,7 @@ class Model:
             in_state = in_state.__copy__()
         out_state._model = self._scorer
         score: float = step(self._address, in_state._address, number, out_state._address)[0]
-        return score
+        return score if score < INFINITY else refuse_number()
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScoreReturn:
         """`BaseScore` with the length of the n-gram that matched and whether the word is unknown."""

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import lidstone as ld
+from lidstone import kenlm
 from lidstone.errors import FileFormatError, LidstoneError
 from lidstone.ngram.formats.kenlm import table_of_binary
 from lidstone.ngram.scorer.models import scorer_of_arpa, scorer_of_binary, scorer_of_table
@@ -182,6 +183,10 @@ def test_a_number_that_is_not_finite_is_refused_when_it_is_met(tmp_path: Path, n
     if number == b"\x00\x00\x80\x7f":  # the sign is a flag
         assert scorer.score("zebra") == -np.inf
         return
-    for score in (scorer.score, scorer.score_words, lambda text: scorer.score_lines([text])):
+    model, state = kenlm.Model(path), kenlm.State()
+    model.NullContextWrite(state)
+    one_word = (lambda word: model.BaseScore(state, word, state), lambda word: model.BaseFullScore(state, word, state))
+    whole = (scorer.score, scorer.score_words, model.score, model.perplexity, model.full_scores)
+    for score in (*one_word, *whole, lambda text: scorer.score_lines([text])):
         with pytest.raises(FileFormatError, match="not finite"):
             score("zebra")

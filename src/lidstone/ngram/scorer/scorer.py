@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +70,7 @@ class Scorer:
     def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
         log10: float = blocks.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
-        _check_numbers(log10)
-        return log10
+        return log10 if log10 < np.inf else refuse_number()
 
     def score_words(self, text: Text, bos: bool = True, eos: bool = True) -> list[tuple[float, int, bool]]:
         """For each word: log10 p, the length of the longest n-gram that matched, whether the word is unknown."""
@@ -78,7 +78,8 @@ class Scorer:
         most = len(spaced) // 2 - 2
         logprobs, lengths, unknown = np.empty(most, np.float32), np.empty(most, np.int64), np.empty(most, np.bool_)
         count = blocks.score_words(self.packed.layout, spaced, bool(bos), bool(eos), logprobs, lengths, unknown)
-        _check_numbers(logprobs[:count])
+        if not (logprobs[:count] < np.inf).all():
+            refuse_number()
         columns = (column[:count].tolist() for column in (logprobs, lengths, unknown))
         return list(zip(*columns, strict=True))
 
@@ -118,7 +119,8 @@ class Scorer:
     def _score_into(self, text: bytes, out: TextScores, part: slice, reserved: bool, bos: bool, eos: bool) -> None:
         columns = (column[part] for column in (out.single, out.log10, out.words, out.oov))
         blocks.score_many(self.packed.layout, text, LINE_FEED, reserved, bool(bos), bool(eos), *columns)
-        _check_numbers(out.single[part])
+        if not (out.single[part] < np.inf).all():
+            refuse_number()
 
     def index(self, word: Text) -> int:
         """The id of a word, or `unk`."""
@@ -154,7 +156,7 @@ class Scorer:
     def advance(self, before: NDArray[np.uint32], word: int, after: NDArray[np.uint32]) -> tuple[float, int]:
         """log10 p of the word with this id after a state and the length of the n-gram; writes the state after it."""
         found: tuple[float, int] = step(self.packed.address, before.ctypes.data, word, after.ctypes.data)
-        return found
+        return found if found[0] < np.inf else refuse_number()
 
     @cached_property
     def fingerprint(self) -> int:
@@ -162,12 +164,11 @@ class Scorer:
         return zlib.crc32(self.packed.data.data)
 
 
-def _check_numbers(logprobs: float | NDArray[np.float32]) -> None:
-    """Refuse sums that are NaN or infinite: files of KenLM are used in place, and not read before."""
-    if not np.all(logprobs < np.inf):
-        raise FileFormatError(
-            "a probability or backoff of the model is not finite: its file is damaged", hint="build it again"
-        )
+def refuse_number() -> NoReturn:
+    """Of a score that is NaN or infinite: files of KenLM are used in place, and not read before."""
+    raise FileFormatError(
+        "a probability or backoff of the model is not finite: its file is damaged", hint="build it again"
+    )
 
 
 def _room(count: int) -> TextScores:
