@@ -102,12 +102,16 @@ def about(study: Study) -> str:
     """What was trained on what."""
     run, recipe = study.runs("none")[0], study.recipe
     record = parse_json(read_bytes(run.path))
+    size, words = run.signature["vocabulary_size"], run.metrics["test"]["tokens"]
+    tokens, shape = f"BPE, {recipe.tokenizer.merges:,} merges learnt on the training text", ""
+    if recipe.model.kind == "auto":
+        tokens = "those of the network that is tuned"
+    else:
+        shape = f" ({recipe.model.layers} layers of width {recipe.model.width})"
     return (
-        f"V = {run.signature['vocabulary_size']:,} (BPE, {recipe.tokenizer.merges:,} merges learnt on the training "
-        f"text), {run.signature['model_parameters']:,} parameters ({recipe.model.layers} layers of width "
-        f"{recipe.model.width}), dropout {run.config['model']['dropout']} without regularizer. "
-        f"Test: {run.signature['test_sentences']:,} sentences, "
-        f"{run.metrics['test']['tokens']:,} tokens. One core of an AMD EPYC for each run, torch "
+        f"V = {size:,} ({tokens}), {run.signature['model_parameters']:,} parameters{shape}, dropout "
+        f"{run.config['model']['dropout']} without regularizer. Test: {run.signature['test_sentences']:,} sentences, "
+        f"{words:,} tokens. One core of an AMD EPYC for each run, torch "
         f"{record['versions']['torch']}. {_scorers(run)}Settings were chosen on {_validation(study)}. {_edges(study)}"
         f"All settings are in [results/{study.file.stem}.yaml](../results/{study.file.stem}.yaml)."
     )

@@ -169,12 +169,14 @@ def mean_on_test(runs: Iterable[Run], metric: str) -> float:
 
 
 def setting(config: dict[str, Any]) -> str:
-    """All of a recipe but the seed and the names, with one strength written as two."""
+    """All of a recipe but the seed, names and where a checkpoint lies, with one strength written as two."""
     kept = {key: value for key, value in config.items() if key not in ("name", "methods", "sweep")}
     kept["regularizer"] = {key: value for key, value in kept["regularizer"].items() if key not in ("name", "gamma")}
     for key in ("gamma_plus", "gamma_minus"):
         if kept["regularizer"][key] is None:
             kept["regularizer"][key] = config["regularizer"]["gamma"]
+    if checkpoint := kept["model"].get("checkpoint"):
+        kept["model"] = {**kept["model"], "checkpoint": Path(checkpoint).name}
     kept["training"] = {key: value for key, value in kept["training"].items() if key not in ("seed", "threads")}
     return json.dumps(kept, sort_keys=True)
 

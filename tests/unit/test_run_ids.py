@@ -19,7 +19,8 @@ RUNS = [file for study in STUDIES for file in records_in(study)]
 
 def recomputed(record: dict) -> str:
     signature = record["signature"]
-    return identity(make_recipe(record["config"]), signature["corpus"], signature["vocabulary"])
+    outside = signature.get("table_source"), signature.get("checkpoint")
+    return identity(make_recipe(record["config"]), signature["corpus"], signature["vocabulary"], *outside)
 
 
 def test_committed_runs_of_both_tasks_keep_their_ids() -> None:
