@@ -8,8 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import lidstone.kenlm as kenlm
 from lidstone.cli.main import app

@@ -82,7 +82,7 @@ def test_the_pages_of_the_studies_are_those_of_the_runs(tmp_path, monkeypatch):
         assert (ROOT / "docs" / "images" / picture.name).is_file()
     ladder = ElementTree.parse(tmp_path / "images" / "ladder.svg").getroot()
     dots = [found for found in ladder.iter() if found.tag.endswith("circle")]
-    assert len(dots) == 5 + 1 + 5 + 1 + 5 + 5 + 5 + 5 + 5 + 1 + 5 + 5 + 5  # one per seed
+    assert len(dots) == 5 + 1 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5 + 5  # one per seed
 
 
 def test_an_unknown_step_lists_the_steps(capsys):

@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 from tests.visits import LIMITS, files_of
 
-import lidstone
-
-PACKAGE = Path(lidstone.__file__).parent
-ROOT = PACKAGE.parents[1]
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "lidstone"
 MODULES = {
     ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix("."): path
     for path in PACKAGE.rglob("*.py")
@@ -33,7 +31,9 @@ CIRCLES = {
 """imports that close a circle: a table saves itself, and counts are identified by the bytes of their arrays"""
 NOT_MODULES = {"lidstone.smoothers", "lidstone.json"}
 """dotted names in docstrings that are no modules: the group of entry points, and a file of a run"""
-SOURCES = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.parts]
+SOURCES = [
+    path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if ".venv" not in path.relative_to(ROOT).parts
+]
 
 
 def parsed(module: str) -> ast.Module:
