@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lidstone.ngram.formats.checked_tensors import Shape, StreamFile, shapes_of, write_arrays
+from lidstone.ngram.formats.checked_tensors import (
+    Shape,
+    StreamFile,
+    Written,
+    join_checksums,
+    shapes_of,
+    write_arrays,
+)
 
 
 def write(path: Path, values: np.ndarray, *, apart: bool) -> bytes:
@@ -16,7 +26,7 @@ def write(path: Path, values: np.ndarray, *, apart: bool) -> bytes:
     stretches = [(start, values[start : start + 4]) for start in range(0, len(values), 4)]
     if apart:
         parts = {start: target.write(start, part) for start, part in reversed(stretches)}  # in any order
-        assert all(isinstance(part, int) for part in parts.values())
+        assert all(isinstance(part, Written) for part in parts.values())
         for start, _ in stretches:
             file.take({"values": parts[start]})
     else:
@@ -41,3 +51,9 @@ def test_a_file_out_of_reach_gets_its_values_from_the_owner(tmp_path: Path) -> N
     file.take({"values": part})
     file.finish()
     assert (tmp_path / "here").read_bytes().endswith(np.array([1, 2, 3], np.int32).tobytes())
+
+
+@given(first=st.binary(max_size=300), second=st.binary(max_size=300))
+def test_checksums_of_stretches_give_that_of_the_whole(first: bytes, second: bytes) -> None:
+    joined = join_checksums(zlib.crc32(first), zlib.crc32(second), len(second))
+    assert joined == zlib.crc32(first + second)

@@ -6,11 +6,13 @@ that the arrays fill the file exactly, no damaged bit goes unnoticed. Arrays com
 so all are aligned and can be used in place.
 
 `write_arrays` writes what is in memory. A `StreamFile` has the same bytes in the end, but its arrays are written a
-stretch at a time, also by other threads and processes (`Target.write`), and can be read meanwhile.
+stretch at a time, also by other threads, processes and machines (`Target.write`), and can be read meanwhile. Who writes
+a stretch computes its checksum; `join_checksums` makes those of the arrays from them, so nothing is read again.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import mmap
@@ -20,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,8 +222,16 @@ def shapes_of(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
     return {name: Shape(array.dtype, len(array)) for name, array in arrays.items()}
 
 
-Part = int | NDArray[Any]
-"""The next values of an array: how many are in the file already, or the values themselves."""
+class Written(NamedTuple):
+    """Values that are in the file already."""
+
+    size: int
+    checksum: int
+    """CRC-32 of their bytes"""
+
+
+Part = Written | NDArray[Any]
+"""The next values of an array: those in the file already, or the values themselves."""
 
 
 @dataclass(frozen=True)
@@ -237,19 +247,59 @@ class Target:
         try:
             with Path(self.path).open("r+b", buffering=0) as file:
                 file.seek(self.start + index * self.dtype.itemsize)
-                _write_all(file, np.ascontiguousarray(values, self.dtype).data.cast("B"))
+                checksum = _write_all(file, np.ascontiguousarray(values, self.dtype).data.cast("B"))
         except FileNotFoundError:
             return values
-        return len(values)
+        return Written(len(values), checksum)
 
     def read(self, size: int) -> NDArray[Any]:
         """The first `size` values, mapped into memory; those that are written later appear there."""
         return np.asarray(np.memmap(self.path, self.dtype, "r", self.start, (size,)))
 
 
-def _write_all(file: BinaryIO | io.FileIO, data: memoryview) -> None:
+def _write_all(file: BinaryIO | io.FileIO, data: memoryview, checksum: int = 0) -> int:
+    """Write all bytes; their CRC-32, which continues `checksum`."""
     while data:
-        data = data[file.write(data[:WRITE_BYTES]) or 0 :]
+        done = file.write(data[:WRITE_BYTES]) or 0
+        checksum = zlib.crc32(data[:done], checksum)
+        data = data[done:]
+    return checksum
+
+
+POLYNOMIAL = 0xEDB88320
+"""Of CRC-32. The highest bit of a number stands for x^0, the lowest for x^31."""
+
+
+def join_checksums(first: int, second: int, size: int) -> int:
+    """The CRC-32 of two stretches of bytes one after the other; the second has `size` bytes.
+
+    A checksum is the remainder of the bytes, as a polynomial, divided by `POLYNOMIAL`, so the first one is shifted by
+    8 `size` places. That is a multiplication by x^(8 size).
+
+    >>> join_checksums(zlib.crc32(b"to"), zlib.crc32(b"gether"), 6) == zlib.crc32(b"together")
+    True
+    """
+    return _product(_power_of_x(8 * size), first) ^ second
+
+
+def _product(one: int, other: int) -> int:
+    """The product of two polynomials, divided by `POLYNOMIAL`: the remainder."""
+    found = 0
+    for place in range(31, -1, -1):
+        found ^= other if one >> place & 1 else 0
+        other = other >> 1 ^ (POLYNOMIAL if other & 1 else 0)
+    return found
+
+
+def _power_of_x(exponent: int) -> int:
+    powers = (_repeated_square(place) for place in range(exponent.bit_length()) if exponent >> place & 1)
+    return functools.reduce(_product, powers, 1 << 31)
+
+
+@functools.cache
+def _repeated_square(times: int) -> int:
+    """The power of x with exponent 2^times."""
+    return 1 << 30 if times == 0 else _product(_repeated_square(times - 1), _repeated_square(times - 1))
 
 
 class StreamFile:
@@ -258,7 +308,7 @@ class StreamFile:
     def __init__(self, path: Path, shapes: Mapping[str, Shape], metadata: Mapping[str, str]) -> None:
         self.shapes = dict(sorted(shapes.items(), key=lambda item: -item[1].dtype.itemsize))
         self.metadata, self.path = metadata, path
-        self.sizes = dict.fromkeys(self.shapes, 0)
+        self.sizes, self.sums = dict.fromkeys(self.shapes, 0), dict.fromkeys(self.shapes, 0)
         self.starts, end = {}, 8 + len(self._header(dict.fromkeys(self.shapes, "00000000")))
         for name, shape in self.shapes.items():
             self.starts[name], end = end, end + shape.nbytes
@@ -281,7 +331,8 @@ class StreamFile:
             if self.sizes[name] + len(values) > self.shapes[name].size:
                 raise ValueError(f"too many values for {name}")
             self.file.seek(self.starts[name] + self.sizes[name] * self.shapes[name].dtype.itemsize)
-            _write_all(self.file, np.ascontiguousarray(values, self.shapes[name].dtype).data.cast("B"))
+            data = np.ascontiguousarray(values, self.shapes[name].dtype).data.cast("B")
+            self.sums[name] = _write_all(self.file, data, self.sums[name])
             self.sizes[name] += len(values)
 
     def target(self, name: str) -> Target:
@@ -291,8 +342,10 @@ class StreamFile:
     def take(self, parts: Mapping[str, Part]) -> None:
         """The next values of some arrays, which are in the file already or are written now."""
         for name, part in parts.items():
-            if isinstance(part, int):
-                self.sizes[name] += part
+            if isinstance(part, Written):
+                bytes_written = part.size * self.shapes[name].dtype.itemsize
+                self.sums[name] = join_checksums(self.sums[name], part.checksum, bytes_written)
+                self.sizes[name] += part.size
             else:
                 self.append({name: part})
 
@@ -304,21 +357,10 @@ class StreamFile:
         """Write the header; all arrays must be complete."""
         if incomplete := [name for name, shape in self.shapes.items() if self.sizes[name] != shape.size]:
             raise ValueError(f"{incomplete[0]} is incomplete")
-        with ThreadPoolExecutor(_workers()) as pool:
-            header = self._header(dict(zip(self.shapes, pool.map(self._written_checksum, self.shapes), strict=True)))
+        header = self._header({name: f"{checksum:08x}" for name, checksum in self.sums.items()})
         self.file.seek(0)
         _write_all(self.file, memoryview(len(header).to_bytes(8, "little") + header))
         self.file.close()
-
-    def _written_checksum(self, name: str) -> str:
-        """`_checksum` of an array in the file."""
-        value, left = 0, self.shapes[name].nbytes
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(self.starts[name])
-            while left:
-                block = file.read(min(left, WRITE_BYTES))
-                value, left = zlib.crc32(block, value), left - len(block)
-        return f"{value:08x}"
 
     def _header(self, sums: Mapping[str, str]) -> bytes:
         return make_header(self.shapes, {**self.metadata, "checksums": json.dumps(sums)})
