@@ -50,13 +50,12 @@ count_to_file([folder / "warm.txt"], order, folder / "warm", memory=1 << 40)
 fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=1 << 40)
 if method.startswith("ray"):
     from lidstone.ray_cluster import connect
-    from lidstone.ngram.cluster.ray_count import count_on_ray
-    from lidstone.ngram.cluster.parts import gathered
+    from lidstone.ngram.disk.count_on_cluster import count_on_cluster
     from lidstone.text.inputs import Input
     connect(cpus=int(method[-1]))
-    count_on_ray([Input(str(folder / "warm.txt"))], order, folder / "warm-parts", memory=memory // 2, split_bytes=1024)
-    counts, executor = gathered(folder / "warm-parts"), RayExecutor()
-    fit_to_file(counts, folder / "warm-table", smoother, memory=memory // 2, executor=executor)
+    executor, limit = RayExecutor(), memory // 2
+    count_on_cluster([Input(str(folder / "warm.txt"))], order, folder / "warm", executor, memory=limit, split_bytes=1024)
+    fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=limit, executor=executor)
 
 start, busy = time.perf_counter(), sum(os.times()[:2])
 if method == "memory":
@@ -65,9 +64,8 @@ elif method == "disk":
     count_to_file([text], order, folder / "counts", memory=memory)
     path, executor, limit = folder / "counts", ThreadExecutor(len(os.sched_getaffinity(0))), memory
 else:
-    count_on_ray([Input(text)], order, folder / "parts", memory=memory // 2)
-    counted_on_cluster = time.perf_counter() - start
-    path, executor, limit = gathered(folder / "parts"), RayExecutor(), memory // 2
+    count_on_cluster([Input(text)], order, folder / "counts", executor, memory=limit)
+    path = folder / "counts"
 counted, counted_busy = time.perf_counter() - start, sum(os.times()[:2]) - busy
 counting_peak = peak()
 if method == "memory":

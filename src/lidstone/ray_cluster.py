@@ -11,12 +11,9 @@ from typing import Any
 
 from lidstone import __version__
 from lidstone.errors import RunError
-from lidstone.parallel import cores
 
 PROBE_SECONDS = 5.0
 _HINT = "start one with `ray start --head`, or leave out --address"
-SHUFFLERS = {"env_vars": {"RAY_DATA_SHUFFLE_REDUCE_WORKER": "1"}}
-"""The runtime environment in which Ray Data ends a shuffle, since 2.57. Only tasks of the same one share processes."""
 
 
 def connect(address: str | None = None, cpus: int | None = None) -> Any:
@@ -25,8 +22,6 @@ def connect(address: str | None = None, cpus: int | None = None) -> Any:
 
     address = address or os.environ.get("RAY_ADDRESS")
     _probe(address)
-    if address is None:  # Ray ends idle processes beyond one per core, but a shuffle needs two kinds
-        os.environ.setdefault("RAY_num_workers_soft_limit", str(2 * (cpus or cores())))
     try:
         ray.init(
             address=address,
@@ -48,11 +43,11 @@ def count_workers() -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
-def count_nodes() -> int:
-    """How many machines the cluster has."""
+def live_nodes() -> list[dict[str, Any]]:
+    """What Ray says of each machine that the cluster has now."""
     import ray
 
-    return sum(node["Alive"] for node in ray.nodes())
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def check_version(driver: str) -> None:

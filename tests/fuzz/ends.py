@@ -185,14 +185,15 @@ def adapt() -> None:
     """Many small steps instead of a few large ones: states, chunks, runs and buckets; cells in this process."""
     from lidstone.cli import sweep
     from lidstone.lab.sweep.work import InProcess
-    from lidstone.ngram.disk import count_file
+    from lidstone.ngram.disk import count_file, write_counts
     from lidstone.ngram.filter import checkpoint
     from lidstone.ngram.filter.filter import filter_documents
 
     checkpoint.SECONDS = 0.0
     filter_documents.__kwdefaults__["chunk_bytes"] = 200
-    adapted: Any = count_file
-    adapted.block_tokens, adapted.bucket_nodes = lambda *_: 20, lambda *_: 60
+    reading: Any = count_file
+    writing: Any = write_counts
+    reading.block_tokens, writing.bucket_nodes = lambda *_: 20, lambda *_: 60
     sweep._engine = lambda *_: InProcess()
 
 

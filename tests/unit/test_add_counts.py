@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lidstone.errors import FileFormatError, InputError, VocabularyMismatch
 from lidstone.ngram.counts import count
-from lidstone.ngram.disk import count_file
+from lidstone.ngram.disk import write_counts
 from lidstone.ngram.disk.add import add_files
 from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.formats.safetensors import load_counts, save
@@ -33,7 +33,7 @@ def test_the_sum_is_the_count_of_all_texts(tmp_path_factory, texts, order, nodes
     folder = tmp_path_factory.mktemp("add")
     paths = [saved(folder, str(number), text, order) for number, text in enumerate(texts)]
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(count_file, "bucket_nodes", lambda *_: nodes)
+        monkeypatch.setattr(write_counts, "bucket_nodes", lambda *_: nodes)
         add_files(paths, folder / "sum", memory=MEMORY)
     together = saved(folder, "all", [sentence for text in texts for sentence in text], order)
     assert (folder / "sum").read_bytes() == together.read_bytes()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
-from lidstone.ngram.disk import count_file, derive
+from lidstone.ngram.disk import count_file, derive, links
 from lidstone.ngram.disk import write_counts as writing
 from lidstone.ngram.disk.count_file import count_to_file
 from lidstone.ngram.formats.safetensors import load_counts, save
@@ -38,8 +38,8 @@ def tiny(monkeypatch):
 def set_sizes(monkeypatch, *, tokens, nodes, chunk=16):
     monkeypatch.setattr(words, "CHUNK_BYTES", chunk)
     monkeypatch.setattr(count_file, "block_tokens", lambda *_: tokens)
-    monkeypatch.setattr(count_file, "bucket_nodes", lambda *_: nodes)
-    monkeypatch.setattr(writing, "BLOCK_NODES", 5)
+    monkeypatch.setattr(writing, "bucket_nodes", lambda *_: nodes)
+    monkeypatch.setattr(links, "BLOCK_NODES", 5)
 
 
 def text_of(lines):
@@ -108,7 +108,7 @@ def test_wikitext(tmp_path, monkeypatch):
     if not text.is_file():
         pytest.skip("needs WikiText-2")
     monkeypatch.setattr(count_file, "block_tokens", lambda *_: 30_000)
-    monkeypatch.setattr(count_file, "bucket_nodes", lambda *_: 40_000)
+    monkeypatch.setattr(writing, "bucket_nodes", lambda *_: 40_000)
     count_to_file([text], 4, tmp_path / "out", memory=MEMORY)
     assert (tmp_path / "out").read_bytes() == in_memory(text, 4, tmp_path / "same")
 
@@ -121,7 +121,6 @@ def test_wide_node_ids_and_counts_say_the_same(tmp_path, tiny, monkeypatch):
     with pytest.MonkeyPatch.context() as inner:
         inner.setattr(writing, "node_type", lambda nodes: np.int64)
         inner.setattr(writing, "count_type", lambda unigrams: np.int64)
-        inner.setattr(count_file, "count_type", lambda unigrams: np.int64)
         inner.setattr("lidstone.ngram.count.MAX_NODES", 2**31 - 1)
         count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
     wide = load_counts(tmp_path / "out")
@@ -144,7 +143,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path, tiny, monkeypatch):
         raise KeyboardInterrupt
 
     (tmp_path / "text").write_bytes(b"a b c\n" * 50)
-    monkeypatch.setattr(count_file, "merge_within", interrupted)
+    monkeypatch.setattr(writing, "merge_within", interrupted)
     with pytest.raises(KeyboardInterrupt):
         count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
@@ -207,11 +206,11 @@ def test_nothing_to_count(tmp_path):
 KILLED = """
 import sys
 from pathlib import Path
-from lidstone.ngram.disk import count_file
+from lidstone.ngram.disk import count_file, write_counts
 from lidstone.text import words
 words.CHUNK_BYTES = 16
 count_file.block_tokens = lambda *_: 7
-count_file.bucket_nodes = lambda *_: 60
+write_counts.bucket_nodes = lambda *_: 60
 stop_at, counted = int(sys.argv[3]), []
 save = count_file.save_piece
 def slow(piece, path, extra=None):
@@ -221,7 +220,7 @@ def slow(piece, path, extra=None):
     if len(counted) == stop_at:
         import time
         time.sleep(60)
-count_file.save_piece = count_file.save_piece = slow
+count_file.save_piece = write_counts.save_piece = slow
 count_file.count_to_file([Path(sys.argv[1])], 3, sys.argv[2], memory=1 << 40, workers=1)
 """
 
@@ -275,8 +274,7 @@ def test_tables_of_wide_counts_are_the_same(tmp_path, monkeypatch):
 
     text = tmp_path / "text"
     text.write_text("a b c a\nb c d e\na c e\n" * 9 + "e d\n")
-    for module in (writing, count_file):
-        monkeypatch.setattr(module, "count_type", lambda unigrams: np.int64)
+    monkeypatch.setattr(writing, "count_type", lambda unigrams: np.int64)
     monkeypatch.setattr(writing, "node_type", lambda nodes: np.int64)
     count_to_file([text], 3, tmp_path / "out", memory=MEMORY)
     smoother = ModifiedKneserNey(fallback=(0.5, 1.0, 1.5))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lidstone.ngram.counts import count
-from lidstone.ngram.disk.write_counts import link, link_to_pairs
+from lidstone.ngram.disk.links import link, link_to_pairs
 from lidstone.text.vocabulary import Vocabulary
 
 SENTENCES = st.lists(st.lists(st.integers(1, 6), max_size=8), min_size=1, max_size=40).filter(any)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +30,6 @@ from lidstone.errors import InputError
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
     from lidstone.text.inputs import Input
-    from lidstone.text.vocabulary import Vocabulary
 
 Facts = dict[str, Any]
 
@@ -59,7 +57,7 @@ def count(
     sentencepiece: SENTENCEPIECE = None,
     tokenizer: TOKENIZER = None,
     engine: Annotated[
-        str | None, Option(help="ray: count on a Ray cluster, into a folder of parts that fit reads.")
+        str | None, Option(help="ray: count on a Ray cluster, whose machines share the folder of the output.")
     ] = None,
     address: ADDRESS = None,
     skip_bad: Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read to the end.")] = False,
@@ -73,7 +71,7 @@ def count(
 
     check_order(order)
     check_engine(engine, address)
-    check_counts_output(output, folder=engine is not None)
+    check_counts_output(output)
     run = vocab if vocab is not None and vocab.is_dir() else None
     words = None if vocab is None or run else read_vocabulary(vocab)
     raw = raw_text(normalize, sentencepiece, tokenizer)
@@ -88,7 +86,7 @@ def count(
         facts = count_as_run(inputs, order, output, run, threshold)
     elif engine is not None:
         with ray_cluster(engine, address):
-            facts = count_on_cluster(inputs, order, output, memory, skip_bad, options)
+            facts = count_on_ray(inputs, order, output, memory, temporary, skip_bad, options)
     else:
         facts = count_here(inputs, order, output, memory, temporary, skip_bad, options)
     print_summary(facts, as_json)
@@ -104,14 +102,13 @@ def merge(
     as_json: JSON = False,
 ) -> None:
     """Add count files: the counts of their texts together. Orders and vocabularies must be the same."""
-    from lidstone.ngram.cluster.parts import gathered
     from lidstone.ngram.disk.add import add_files
     from lidstone.ngram.disk.memory import half_of_memory, parse_size
 
     check_counts_input(*counts)
     check_counts_output(output)
     limit = half_of_memory() if memory is None else parse_size(memory)
-    add_files([gathered(path) for path in counts], output, memory=limit, temporary=temporary, show=True)
+    add_files(counts, output, memory=limit, temporary=temporary, show=True)
     print_summary(summary_of_file(output), as_json)
 
 
@@ -163,35 +160,49 @@ def count_as_run(inputs: list[Input], order: int, output: Path, run: Path, thres
     return summary(counts)
 
 
-def count_on_cluster(
-    inputs: list[Input], order: int, output: Path, memory: str | None, skip_bad: bool, options: dict[str, Any]
+def count_on_ray(
+    inputs: list[Input],
+    order: int,
+    output: Path,
+    memory: str | None,
+    temporary: Path | None,
+    skip_bad: bool,
+    options: dict[str, Any],
 ) -> Facts:
-    """Count on a Ray cluster, into a folder of parts."""
-    from lidstone.ngram.cluster.parts import count_types
-    from lidstone.ngram.cluster.ray_count import DEFAULT_MEMORY, count_on_ray
+    """Count on a Ray cluster."""
+    from lidstone.ngram.disk.count_on_cluster import count_on_cluster
+    from lidstone.ngram.disk.executors import TASK_MEMORY, RayExecutor
     from lidstone.ngram.disk.memory import parse_size
 
-    limit = DEFAULT_MEMORY if memory is None else parse_size(memory)
-    parts, counted = count_on_ray(inputs, order, output, memory=limit, skip_bad=skip_bad, report=say, **options)
-    identity = {"thresholds": parts.thresholds} if any(parts.thresholds) else {}
-    facts = _summary(parts.vocab, parts.unigrams, count_types(parts), identity)
+    limits: dict[str, Any] = {"memory": TASK_MEMORY if memory is None else parse_size(memory), "temporary": temporary}
+    options = {**options, **limits, "skip_bad": skip_bad, "report": say}
+    counted = count_on_cluster(inputs, order, output, RayExecutor(), show=True, **options)
+    facts = summary_of_file(output)
     return {**facts, "skipped": len(inputs) - counted} if skip_bad else facts
 
 
-def summary(counts: Counts, fingerprint: str | None = None) -> Facts:
+def summary(counts: Counts) -> Facts:
     """Sizes and signature of counts."""
-    levels = counts.trie.levels
+    from lidstone import __version__
+
+    levels, values = counts.trie.levels, counts.counts
     sizes = [int(levels[k] - levels[k - 1]) for k in range(2, counts.order + 1)]
-    identity = {"thresholds": counts.thresholds or None, "counts": fingerprint or counts.fingerprint}
-    return _summary(counts.vocab, counts.counts, sizes, identity)
+    made_from = {"order": counts.order, "vocab": counts.vocab.event_count, "tokens": counts.tokens}
+    identity = {"thresholds": counts.thresholds or None, "counts": counts.fingerprint}
+    return {
+        "tokens": counts.tokens,
+        "sentences": int(values[counts.vocab.bos]),
+        "vocabulary": counts.vocab.event_count,
+        "ngrams": [int((values[: counts.vocab.size] > 0).sum()), *sizes],
+        "signature": signature_line({**made_from, **identity, "lidstone": __version__}),
+    }
 
 
 def summary_of_file(path: Path) -> Facts:
     """Sizes and signature of a count file, without reading it into memory."""
     from lidstone.ngram.formats.safetensors import load_counts
 
-    counts = load_counts(path, verify=False)
-    return summary(counts, counts.fingerprint)
+    return summary(load_counts(path, verify=False))
 
 
 def print_summary(facts: Facts, as_json: bool) -> None:
@@ -205,17 +216,3 @@ def print_summary(facts: Facts, as_json: bool) -> None:
         [[str(order), f"{types:,}"] for order, types in enumerate(facts["ngrams"], start=1)],
     )
     print(facts["signature"])
-
-
-def _summary(vocab: Vocabulary, unigrams: Any, sizes: Sequence[int], identity: dict[str, Any]) -> Facts:
-    from lidstone import __version__
-
-    tokens = int(unigrams[: vocab.size].sum())
-    made_from = {"order": len(sizes) + 1, "vocab": vocab.event_count, "tokens": tokens}
-    return {
-        "tokens": tokens,
-        "sentences": int(unigrams[vocab.bos]),
-        "vocabulary": vocab.event_count,
-        "ngrams": [int((unigrams[: vocab.size] > 0).sum()), *sizes],
-        "signature": signature_line({**made_from, **identity, "lidstone": __version__}),
-    }

@@ -34,7 +34,7 @@ IN_SIGNATURE = ("parameters", "order", "thresholds", "vocabulary", "counts")
 
 
 def fit(
-    counts: Annotated[str, Argument(metavar="COUNTS", help="A file or folder made by count.")],
+    counts: Annotated[str, Argument(metavar="COUNTS", help="A file made by count.")],
     output: MODEL_OUTPUT,
     smoother: Annotated[
         str,
@@ -59,7 +59,6 @@ def fit(
     as_json: JSON = False,
 ) -> None:
     """Fit a smoother to counts: a table of probabilities and back-off weights."""
-    from lidstone.ngram.cluster.parts import gathered
     from lidstone.ngram.formats.safetensors import load_counts
     from lidstone.ngram.smoothers.registry import get_smoother
 
@@ -69,7 +68,7 @@ def fit(
     parameters = parse_settings(settings or [])
     chosen = get_smoother(smoother, **parameters)
     if memory is None and engine is None:
-        loaded = load_counts(gathered(counts))
+        loaded = load_counts(counts)
         if held_out:
             chosen = learn(smoother, parameters, loaded, held_out)
         table = chosen.fit(loaded)
@@ -109,21 +108,18 @@ def fit_on_disk(
     on_ray: bool,
 ) -> BackoffTable:
     """Fit in limited memory, here or on a Ray cluster, and map the table into memory."""
-    from lidstone.ngram.cluster.parts import gathered
-    from lidstone.ngram.cluster.ray_count import DEFAULT_MEMORY
-    from lidstone.ngram.disk.executors import RayExecutor
+    from lidstone.ngram.disk.executors import TASK_MEMORY, RayExecutor
     from lidstone.ngram.disk.fit import fit_to_file
     from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages, parse_size
     from lidstone.ngram.formats.safetensors import load_table
     from lidstone.ngram.smoothers.base import require_blocks
 
     require_blocks(smoother, name)
-    memory = DEFAULT_MEMORY if limit is None else parse_size(limit)
-    whole = str(gathered(counts, memory=memory))
+    memory = TASK_MEMORY if limit is None else parse_size(limit)
 
     def fit_table(target: Path) -> BackoffTable:
         executor = RayExecutor() if on_ray else None
-        fit_to_file(whole, target, smoother, memory=memory, temporary=temporary, executor=executor, show=True)
+        fit_to_file(counts, target, smoother, memory=memory, temporary=temporary, executor=executor, show=True)
         return load_table(target, verify=False)
 
     if not is_arpa(output):

@@ -196,11 +196,11 @@ def check_model_output(output: str | Path) -> None:
     check_output(output, (".table",), "*.arpa, *.arpa.gz and so on write ARPA; *.table, *.safetensors, a table")
 
 
-def check_counts_output(output: str | Path, *, folder: bool = False) -> None:
-    """The same for a file of counts, or for a folder of them."""
+def check_counts_output(output: str | Path) -> None:
+    """The same for a file of counts."""
     if str(output) == "-":
         raise LidstoneError("counts are not written to standard output", hint="name a file: --output text.counts")
-    check_output(output, (".counts",), "name it *.counts or *.safetensors", folder=folder)
+    check_output(output, (".counts",), "name it *.counts or *.safetensors")
 
 
 def check_counts_input(*paths: str | Path) -> None:
@@ -209,25 +209,25 @@ def check_counts_input(*paths: str | Path) -> None:
         raise LidstoneError("counts are not read from standard input", hint="name a file that count has written")
 
 
-def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str, *, folder: bool = False) -> None:
+def check_output(output: str | Path, suffixes: tuple[str, ...], hint: str) -> None:
     """Raise an error for an unknown suffix; what begins with a digit, as in jm-0.75, is not a suffix."""
     suffix = Path(output).suffix.lower()
     named = suffix in (".safetensors", *suffixes) or (is_arpa(output) and ".table" in suffixes)
     if suffix[1:2].isalpha() and not named:
         raise LidstoneError(f"cannot write {output}: the suffix {suffix} is unknown", hint=hint)
     if str(output) != "-":
-        check_folder(Path(output), folder=folder)
+        check_folder(Path(output))
 
 
-def check_folder(output: Path, *, folder: bool = False) -> None:
-    """Raise an error if the output's folder does not exist, or if the output is a folder and `folder` is False."""
+def check_folder(output: Path) -> None:
+    """Raise an error if the output's folder does not exist, or if the output is a folder."""
     from lidstone.files import as_url
 
     if as_url(output):
         return
     if not output.parent.is_dir():
         raise LidstoneError(f"cannot write {output}: there is no folder {output.parent}", hint="create it first")
-    if output.is_dir() and not folder:
+    if output.is_dir():
         raise LidstoneError(f"cannot write {output}: it is a folder", hint="use the name of a file")
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from lidstone import __version__
 from lidstone.errors import InputError, VocabularyMismatch, format_error
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.count_file import finish
+from lidstone.ngram.disk.executors import ThreadExecutor
 from lidstone.ngram.disk.pieces import PieceSlice, piece_of, whole
 from lidstone.ngram.disk.workspace import workspace
+from lidstone.ngram.disk.write_counts import write_counts
 from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.formats.safetensors import load_counts
 from lidstone.parallel import cores
@@ -48,7 +49,7 @@ def add_files(
         order, vocab = files[0].order, files[0].vocab
         unigrams = np.sum([counts.counts[: vocab.size + 1].astype(np.int64) for counts in files], axis=0)
         del files, counts
-        finish(runs, folder, vocab, order, unigrams, target, memory=memory, workers=workers, show=show)
+        write_counts(runs, folder, vocab, order, unigrams, target, ThreadExecutor(workers), memory=memory, show=show)
 
 
 def _check_names(paths: Sequence[str | Path], output: Path) -> None:

@@ -1,18 +1,16 @@
 """Counting text that does not fit in memory: `count_to_file`.
 
-    text -> blocks -> runs -> buckets -> pieces -> count file
+    text -> blocks -> runs -> count file
 
-Blocks are read by one thread and counted by others, each into a file of its own, a run. Then the runs are merged,
-bucket by bucket, and written as one file.
+Blocks are read by one thread and counted by others, each into a file of its own, a run. Then `write_counts` makes one
+file of the runs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import itertools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -22,23 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone import __version__
-from lidstone.errors import InputError, LidstoneError
+from lidstone.errors import InputError
 from lidstone.ngram.count import count_stream
 from lidstone.ngram.counts import check_thresholds
-from lidstone.ngram.disk.derive import drop_to_file
-from lidstone.ngram.disk.memory import block_tokens, bucket_nodes, chunk_size, plan, trim
-from lidstone.ngram.disk.merge import merge_within
-from lidstone.ngram.disk.pieces import (
-    PieceSlice,
-    boundaries,
-    copies,
-    load_piece,
-    piece_of,
-    save_piece,
-    whole,
-)
+from lidstone.ngram.disk.executors import ThreadExecutor
+from lidstone.ngram.disk.memory import block_tokens, chunk_size, plan, trim
+from lidstone.ngram.disk.pieces import load_piece, piece_of, save_piece
 from lidstone.ngram.disk.workspace import check_space, workspace
-from lidstone.ngram.disk.write_counts import Parts, count_type, write_counts
+from lidstone.ngram.disk.write_counts import RunFiles, is_complete, write_counts
 from lidstone.ngram.trie import check_order
 from lidstone.parallel import bounded_lookahead, cores
 from lidstone.progress import progress_bar
@@ -46,7 +35,7 @@ from lidstone.text.history import sentence_stream
 from lidstone.text.reader import Place, read_chunks
 from lidstone.text.source import Source, stamp
 from lidstone.text.vocabulary import Vocabulary
-from lidstone.text.words import Blank, Block, read_blocks, words_of
+from lidstone.text.words import Blank, Block, Ids, read_blocks, words_of
 
 
 def count_to_file(
@@ -71,68 +60,19 @@ def count_to_file(
     limits = check_thresholds(thresholds or [0], order)
     target, workers = Path(output), workers or cores()
     with workspace(
-        target, {**_identity(sources, order, vocab), "blank": blank}, Path(temporary) if temporary else None
+        target, {**count_identity(sources, order, vocab), "blank": blank}, Path(temporary) if temporary else None
     ) as folder:
         check_space(folder, temporary_bytes(sources, order))
         writer = RunWriter(folder, order, vocab, workers, blank)
         tokens = chunk_size(tokens_of(sources), block_tokens(plan(memory), order, workers), workers)
         with progress_bar(bytes_of(sources), "counting blocks", show=show, unit="bytes") as advance:
             found = writer.write(sources, tokens, _on_block(sources, advance))
-        unigrams = sum_unigrams(folder, found)
-        whole = folder / "whole.safetensors" if any(limits) else target
-        finish(open_runs(folder), folder, found, order, unigrams, whole, memory=memory, workers=workers, show=show)
-        if any(limits):
-            drop_to_file(whole, target, limits, folder, memory=memory, workers=workers)
+        runs, executor = RunFiles(_files(folder)), ThreadExecutor(workers)
+        options: dict[str, Any] = {"memory": memory, "thresholds": limits, "show": show}
+        write_counts(runs, folder, found, order, sum_unigrams(folder, found), target, executor, **options)
 
 
-def finish(
-    runs: Sequence[PieceSlice],
-    folder: Path,
-    vocab: Vocabulary,
-    order: int,
-    unigrams: NDArray[np.int64],
-    output: Path,
-    *,
-    memory: int,
-    workers: int,
-    show: bool = False,
-) -> None:
-    """Merge runs into pieces, bucket by bucket, and write these as one file."""
-    trim()
-    limit = bucket_nodes(plan(memory), workers)
-    nodes = sum(len(run.piece.words) for run in runs)
-    starts = boundaries(runs, vocab.size, chunk_size(nodes, limit, workers)) if order > 1 else []
-    pieces = [folder / f"piece-{_digest(starts)}-{number}.safetensors" for number in range(len(starts))]
-    ends = [*starts[1:], None]
-
-    def merge_bucket(number: int) -> None:
-        if not _is_complete(pieces[number]):
-            parts = copies(runs, starts[number], ends[number], vocab.bos)
-            save_piece(merge_within(parts, order, vocab.bos, limit, count_type(unigrams)), pieces[number])
-            trim()
-
-    with progress_bar(len(pieces), "merging", show=show) as advance, ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(merge_bucket, range(len(pieces))):
-            advance(1)
-    merged = sum(int(load_piece(path)[0].levels[-1]) for path in pieces)
-    parts = Parts(vocab, order, unigrams, pieces)
-    with progress_bar(merged, "linking", show=show) as advance:
-        write_counts(output, parts, workers=workers, memory=memory, advance=advance)
-
-
-def _is_complete(path: Path) -> bool:
-    """Files appear whole or not at all; a checksum guards against a disk that lost power."""
-    with contextlib.suppress(LidstoneError):
-        load_piece(path, verify=True)
-        return True
-    return False
-
-
-def _digest(starts: Sequence[int]) -> str:
-    return hashlib.blake2b(repr(list(starts)).encode(), digest_size=4).hexdigest()
-
-
-def _identity(sources: Sequence[Source], order: int, vocab: Vocabulary | None) -> dict[str, object]:
+def count_identity(sources: Sequence[Source], order: int, vocab: Vocabulary | None) -> dict[str, object]:
     """What must be the same for a count to go on; text that is no file is never the same."""
     stamps = [stamp(source) or ["no file", uuid.uuid4().hex] for source in sources]
     words = None if vocab is None else vocab.fingerprint
@@ -189,7 +129,7 @@ class RunWriter:
         Where the vocabulary is given, there are no words. The files after the first gap are removed.
         """
         runs, words, place = 0, [], Place()
-        while _is_complete(self._path(runs)):
+        while is_complete(self._path(runs)):
             _, extra = load_piece(self._path(runs))
             words.append(extra["new_words"].tobytes())
             place = Place(*map(int, extra["end"]))
@@ -203,21 +143,16 @@ class RunWriter:
         return self.folder / f"run-{number}.safetensors"
 
     def _count(self, block: Block, number: int, vocab: Vocabulary) -> None:
-        stream = sentence_stream(block.ids, vocab)
-        trie, counts = count_stream(stream, vocab.size, self.order, eos=vocab.eos, threads=1)
-        extra: dict[str, NDArray[Any]] = {
-            "unigrams": counts[: vocab.size + 1],
-            "new_words": np.frombuffer(block.new_words, np.uint8),
-            "end": np.array(astuple(block.end)),
-        }
-        save_piece(piece_of(trie, counts), self._path(number), extra)
-        del stream, trie, counts, extra
+        words = {"new_words": np.frombuffer(block.new_words, np.uint8), "end": np.array(astuple(block.end))}
+        write_run(block.ids, vocab, self.order, self._path(number), words)
         trim()
 
 
-def open_runs(folder: Path) -> list[PieceSlice]:
-    """The runs of a folder, mapped into memory."""
-    return [whole(piece, len(extra["unigrams"]) - 1) for piece, extra in map(load_piece, _files(folder))]
+def write_run(ids: Ids, vocab: Vocabulary, order: int, path: Path, extra: Mapping[str, NDArray[Any]]) -> None:
+    """Count a block into a file, with its unigrams and other arrays beside it."""
+    stream = sentence_stream(ids, vocab)
+    trie, counts = count_stream(stream, vocab.size, order, eos=vocab.eos, threads=1)
+    save_piece(piece_of(trie, counts), path, {"unigrams": counts[: vocab.size + 1], **extra})
 
 
 def sum_unigrams(folder: Path, vocab: Vocabulary) -> NDArray[np.int64]:

@@ -29,11 +29,11 @@ from lidstone.errors import InputError
 from lidstone.files import atomic_write, write_errors
 from lidstone.ngram.adjusted import Derived, adjusted_window, histograms, without_start
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.executors import Executor, ThreadExecutor
-from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages, plan
+from lidstone.ngram.disk.executors import Executor
+from lidstone.ngram.disk.links import write_links
+from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages
 from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.disk.workspace import check_space
-from lidstone.ngram.disk.write_counts import write_links
 from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release
 from lidstone.ngram.formats.safetensors import histogram_parts, load_counts, stream
 from lidstone.ngram.formats.validate import array_sizes
@@ -176,17 +176,17 @@ def _write_sums(trie: Trie, arrays: Mapping[str, tuple[Target, Ints]], start: in
 
 
 def drop_to_file(
-    path: Path, output: Path, thresholds: Sequence[int], folder: Path, *, memory: int, workers: int
+    path: Path, output: Path, thresholds: Sequence[int], folder: Path, *, memory: int, executor: Executor
 ) -> None:
     """Write the counts of a file without the n-grams of order k that occur thresholds[k-1] times or less.
 
     `folder` is for temporary files.
     """
-    (files, whole), nodes, pages = CountFiles.load(path), block_nodes(plan(memory), workers), int(memory * PAGE_SHARE)
+    (files, whole), nodes, pages = CountFiles.load(path), block_nodes(executor.share(memory)), int(memory * PAGE_SHARE)
     with limit_pages(pages, whole.counts):
-        _, counts = with_derived(whole, files, folder, nodes=nodes, executor=ThreadExecutor(workers))
+        _, counts = with_derived(whole, files, folder, nodes=nodes, executor=executor)
         with limit_pages(pages, counts.derived.adjusted), atomic_write(output) as temporary:
-            _Dropping(counts, tuple(thresholds), nodes).write(temporary, workers, memory)
+            _Dropping(counts, tuple(thresholds), nodes).write(temporary, executor, memory)
 
 
 class _Dropping:
@@ -197,7 +197,7 @@ class _Dropping:
         sizes = [sum(int(keep.sum()) for _, keep in self._kept(order)) for order in range(1, counts.order + 1)]
         self.levels = np.concatenate([[0], np.cumsum(sizes)])
 
-    def write(self, path: Path, workers: int, memory: int) -> None:
+    def write(self, path: Path, executor: Executor, memory: int) -> None:
         """Write the file."""
         trie, derived = self.counts.trie, self.counts.derived
         by_node = {"words": trie.words, "counts": self.counts.counts, "adjusted": derived.adjusted}
@@ -212,7 +212,7 @@ class _Dropping:
                 for part, keep in self._kept(order):
                     file.append({name: array[part][keep] for name, array in arrays.items()})
             self._write_first(file)
-            write_links(file, self.levels, workers, memory)
+            write_links(file, self.levels, executor, memory)
 
     def _write_first(self, file: StreamFile) -> None:
         """Where the followers of each history that stays begin; a history that goes has none that stay."""

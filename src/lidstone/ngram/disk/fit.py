@@ -26,7 +26,6 @@ from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks, with_derived
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
 from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages, resident
-from lidstone.ngram.disk.memory import plan as plan_memory
 from lidstone.ngram.disk.workspace import check_space, workspace
 from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release, verify_arrays
 from lidstone.ngram.formats.safetensors import stream
@@ -87,9 +86,7 @@ def _budget(memory: int, executor: Executor) -> tuple[int, int]:
 
     Workers of a cluster have `memory` each, and this process has as much for itself.
     """
-    if executor.remote:
-        return block_nodes(memory, 0), resident() + memory
-    return block_nodes(plan_memory(memory), executor.workers), int(memory * PAGE_SHARE)
+    return block_nodes(executor.share(memory)), resident() + memory if executor.remote else int(memory * PAGE_SHARE)
 
 
 def verify_counts(path: str | Path, counts: Counts, memory: int) -> None:

@@ -95,14 +95,14 @@ def block_tokens(memory: int, order: int, workers: int) -> int:
     return max(1, memory // (workers * (16 * order + 36) + 12))
 
 
-def bucket_nodes(memory: int, workers: int) -> int:
-    """How many nodes of all runs together a bucket may have."""
-    return max(1, memory // (workers * BYTES_PER_NODE))
+def bucket_nodes(share: int) -> int:
+    """How many nodes of all runs together a bucket may have, if its task may use so much memory."""
+    return max(1, share // BYTES_PER_NODE)
 
 
-def block_nodes(memory: int, workers: int) -> int:
-    """How many nodes a block may have if each worker has one and results of as many more wait."""
-    return max(1, memory // 2 // ((2 * workers + 1) * NODE_BYTES))
+def block_nodes(share: int) -> int:
+    """How many nodes a block may have, if its task may use so much: results of two more wait, and as much is free."""
+    return max(1, share // 2 // (3 * NODE_BYTES))
 
 
 def chunk_size(total: float, limit: int, workers: int) -> int:

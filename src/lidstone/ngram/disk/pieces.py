@@ -5,8 +5,8 @@ Unigrams are not part of it, for each has its place by its id; suffix links are 
 end. Files are the package's own checked files, mapped into memory.
 
 A bucket is a range of n-grams, by their first two words, that is small enough to be merged in memory: a range of keys
-(first word, second word). Its weight is how many n-grams of orders 2..n the runs have in that range, counted once per
-run. Heavy first words are cut by their second word; a range is never finer than that.
+(first word, second word), never finer than that. Its weight is how many n-grams of orders 2..n the runs have in that
+range, counted once per run; of large buckets it is estimated from a sample.
 """
 
 from __future__ import annotations
@@ -153,11 +153,34 @@ def whole(piece: Piece, bos: int) -> PieceSlice:
     return PieceSlice(piece, piece.below(0), piece.below(len(piece.heads)), bos)
 
 
-def boundaries(runs: Sequence[PieceSlice], vocab_size: int, limit: int) -> list[int]:
-    """Keys at which buckets begin, so that none has more than `limit` n-grams if that can be; the first is 0."""
-    keys, weights = _units(runs, vocab_size, limit)
+SAMPLES = 256
+"""Keys of a bucket that are looked at, if it has more n-grams."""
+
+
+def sample_keys(run: PieceSlice, bos: int, step: int, number: int) -> NDArray[np.int64]:
+    """The keys of every `step`-th n-gram of a run, in the order of keys; runs begin at different ones."""
+    ends = np.cumsum(_weights(run.piece))
+    offset = int(number * GOLDEN % 1 * step)
+    pairs = np.searchsorted(ends, np.arange(offset, ends[-1] if len(ends) else 0, step), side="right")
+    heads = run.piece.heads[pairs].astype(np.int64)
+    heads[heads == run.bos] = bos
+    keys: NDArray[np.int64] = heads << BITS | run.piece.words[pairs].astype(np.int64)
+    release_piece(run.piece)
+    return keys
+
+
+GOLDEN = 0.618033988749895
+"""Multiples of it are spread evenly between whole numbers."""
+
+
+def boundaries(keys: NDArray[np.int64], limit: int) -> list[int]:
+    """Keys at which buckets begin, so that none has more than `limit` of these keys if that can be; the first is 0.
+
+    >>> boundaries(np.array([5, 5, 7, 9]), limit=2)
+    [0, 7]
+    """
     found, weight = [0], 0
-    for key, own in zip(keys.tolist(), weights.tolist(), strict=True):
+    for key, own in zip(*(array.tolist() for array in np.unique(keys, return_counts=True)), strict=True):
         if weight and weight + own > limit:
             found.append(key)
             weight = 0
@@ -199,46 +222,12 @@ def _children(run: PieceSlice, head: int) -> tuple[int, int]:
     return int(start), int(stop)
 
 
-def _units(runs: Sequence[PieceSlice], vocab_size: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keys in order, and the weight from each to the next: whole first words, or pairs where the word is heavy."""
-    by_word = np.zeros(vocab_size + 1, np.int64)
-    for run in runs:
-        heads, weights = _heads(run, vocab_size), _weights(run.piece, 0, len(run.piece.heads))
-        by_word += np.bincount(heads, weights, minlength=len(by_word)).astype(np.int64)
-        release_piece(run.piece)
-    heavy = np.flatnonzero(by_word > limit)
-    light = np.flatnonzero((by_word > 0) & (by_word <= limit))
-    keys, sizes = [light.astype(np.int64) << BITS], [by_word[light]]
-    for word in heavy.tolist():
-        pairs = _by_second_word(runs, word, vocab_size)
-        seconds = np.flatnonzero(pairs)
-        keys.append(np.int64(word) << BITS | seconds.astype(np.int64))
-        sizes.append(pairs[seconds])
-    merged = np.concatenate(keys)
-    order = np.argsort(merged)
-    return merged[order], np.concatenate(sizes)[order]
-
-
-def _by_second_word(runs: Sequence[PieceSlice], word: int, vocab_size: int) -> NDArray[np.int64]:
-    weights = np.zeros(vocab_size, np.int64)
-    for run in runs:
-        if word < run.bos or word == vocab_size:
-            start, stop = _children(run, min(word, run.bos))
-            weights[run.piece.words[start:stop]] += _weights(run.piece, start, stop)
-            release_piece(run.piece)
-    return weights
-
-
-def _heads(run: PieceSlice, bos: int) -> Ints:
-    return np.where(run.piece.heads == run.bos, bos, run.piece.heads)
-
-
-def _weights(piece: Piece, start: int, stop: int) -> NDArray[np.int64]:
-    """How many n-grams begin with each of the 2-grams start..stop, itself included."""
-    bounds: Ints = np.arange(start, stop + 1)
-    weights = np.ones(stop - start, np.int64)
+def _weights(piece: Piece) -> NDArray[np.int64]:
+    """How many n-grams begin with each 2-gram, itself included."""
+    bounds: Ints = np.arange(len(piece.heads) + 1)
+    weights = np.ones(len(piece.heads), np.int64)
     for _ in range(3, piece.order + 1):
-        if len(bounds) and not 0 <= bounds.min() <= bounds.max() < len(piece.first):
+        if len(weights) and not 0 <= bounds.min() <= bounds.max() < len(piece.first):
             raise no_trie_error()
         bounds = piece.first[bounds] - piece.base
         weights += np.diff(bounds)
