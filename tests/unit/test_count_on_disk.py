@@ -21,6 +21,7 @@ from lidstone.ngram.counts import count_text
 from lidstone.ngram.disk import count_file, derive, links
 from lidstone.ngram.disk import write_counts as writing
 from lidstone.ngram.disk.count_file import count_to_file
+from lidstone.ngram.disk.executors import ThreadExecutor
 from lidstone.ngram.formats.safetensors import load_counts, save
 from lidstone.text import words
 from lidstone.text.vocabulary import Vocabulary
@@ -300,6 +301,17 @@ def test_the_fingerprint_of_a_file_is_that_of_its_counts(tmp_path, tiny):
     (tmp_path / "text").write_text("a b c a\nb c d e\n" * 5)
     count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY)
     assert load_counts(tmp_path / "out", verify=False).fingerprint == count_text(tmp_path / "text", 3).fingerprint
+
+
+@pytest.mark.parametrize("thresholds", [[0], [0, 1]])
+@pytest.mark.parametrize("size", [8, 1 << 30])
+def test_the_fingerprint_by_tasks_is_the_same(tmp_path, tiny, monkeypatch, thresholds, size):
+    (tmp_path / "text").write_text("a b c a\nb c d e\n" * 5 + "e e\n")
+    monkeypatch.setattr("lidstone.ngram.counts.HASHED_BYTES", size)
+    count_to_file([tmp_path / "text"], 3, tmp_path / "out", memory=MEMORY, thresholds=thresholds)
+    files, counts = derive.CountFiles.load(tmp_path / "out")
+    derive.identify(counts, files, ThreadExecutor(2))
+    assert vars(counts)["fingerprint"] == count_text(tmp_path / "text", 3, thresholds=thresholds).fingerprint
 
 
 PEAK = """

@@ -171,13 +171,17 @@ def count_on_ray(
 ) -> Facts:
     """Count on a Ray cluster."""
     from lidstone.ngram.disk.count_on_cluster import count_on_cluster
+    from lidstone.ngram.disk.derive import CountFiles, identify
     from lidstone.ngram.disk.executors import TASK_MEMORY, RayExecutor
     from lidstone.ngram.disk.memory import parse_size
 
     limits: dict[str, Any] = {"memory": TASK_MEMORY if memory is None else parse_size(memory), "temporary": temporary}
     options = {**options, **limits, "skip_bad": skip_bad, "report": say}
-    counted = count_on_cluster(inputs, order, output, RayExecutor(), show=True, **options)
-    facts = summary_of_file(output)
+    executor = RayExecutor()
+    counted = count_on_cluster(inputs, order, output, executor, show=True, **options)
+    files, counts = CountFiles.load(output)
+    identify(counts, files, executor)
+    facts = summary(counts)
     return {**facts, "skipped": len(inputs) - counted} if skip_bad else facts
 
 

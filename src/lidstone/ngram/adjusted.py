@@ -2,7 +2,7 @@
 
 Kneser-Ney's adjusted count of an n-gram is its continuation count, how many distinct words stand before it; at the top
 order and after `<s>` it is the plain count. Of counts in memory, `adjusted_counts` finds them all at once; of counts in
-a file, `adjusted_window` those of a window of n-grams: it looks at all longer n-grams for that, but in their order.
+a file, `adjusted_window` those of a window of n-grams: the links into it stand side by side after each first word.
 
 The n-grams w1 w2 .. whose first word is w1 have their suffixes w2 .. in ascending order, so a thread that takes, for
 every w1, the range with w2 in its share counts suffixes that no other thread counts. Suffixes of n-grams of different
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.ngram.count_kernels import AHEAD, cut_children
-from lidstone.ngram.trie import Trie, chunks, sum_children
+from lidstone.ngram.trie import Trie, sum_children
 from lidstone.parallel import threads_for
 from lidstone.text.memory import prefetch_item
 
@@ -87,7 +87,10 @@ def count_suffixes(suffixes, begins, ends, adjusted):  # type: ignore[no-untyped
 def adjusted_window(trie: Trie, counts: Ints, order: int, start: int, stop: int) -> Ints:
     """Adjusted counts of the nodes start..stop, all of one order below the top."""
     window = np.zeros(stop - start, counts.dtype)
-    _count_between(trie.suffixes[trie.level(order + 1)], start, window)
+    bounds: Ints = np.arange(trie.vocab_size + 2)
+    for _ in range(order):
+        bounds = trie.first[bounds]
+    _count_between(trie.suffixes, bounds, start, window)
     plain = max(trie.sentence_starts(order).start, start)
     if plain < stop:
         window[plain - start :] = counts[plain:stop]
@@ -105,11 +108,22 @@ def without_start(values: Ints, trie: Trie, start: int) -> Ints:
 
 
 @njit(cache=True, nogil=True)
-def _count_between(suffixes, start, window):  # type: ignore[no-untyped-def]
-    for suffix in suffixes:
-        at = suffix - start
-        if 0 <= at < len(window):
-            window[at] += 1
+def _count_between(suffixes, bounds, start, window):  # type: ignore[no-untyped-def]
+    """Count the links that lead into a window; those of the n-grams bounds[i]..bounds[i + 1] ascend."""
+    stop = start + len(window)
+    for word in range(len(bounds) - 1):
+        low, end = bounds[word], bounds[word + 1]
+        high = end
+        while low < high:
+            middle = (low + high) >> 1
+            if suffixes[middle] < start:
+                low = middle + 1
+            else:
+                high = middle
+        while low < end and suffixes[low] < stop:
+            if suffixes[low] >= start:  # also in a file that was not checked
+                window[suffixes[low] - start] += 1
+            low += 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +163,13 @@ def derive(trie: Trie, counts: NDArray[np.int32]) -> Derived:
 
 
 def histograms(
-    trie: Trie, counts: Ints, adjusted: Ints, nodes: int = 1 << 40
+    trie: Trie, counts: Ints, adjusted: Ints
 ) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
-    """Counts of counts of each order, plain and adjusted, of so many nodes at once; `<s>` is not part of them."""
+    """Counts of counts of each order, plain and adjusted; `<s>` is not part of them."""
 
     def of_order(values: Ints, order: int) -> NDArray[np.int64]:
-        parts = chunks(trie.level(order), nodes)
-        return histogram(without_start(values[part], trie, part.start) for part in parts)
+        level = trie.level(order)
+        return histogram([without_start(values[level], trie, level.start)])
 
     orders = range(1, trie.order + 1)
     with ThreadPoolExecutor(threads_for(trie.size)) as pool:
@@ -171,7 +185,11 @@ def histogram(parts: Iterable[Ints]) -> NDArray[np.int64]:
     >>> histogram([np.array([1, 3]), np.array([1])]).tolist()
     [0, 2, 0, 1]
     """
-    found = tally(parts, LARGEST)
+    return trimmed(tally(parts, LARGEST))
+
+
+def trimmed(found: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A histogram without the zeros at its end."""
     return found[: int(np.max(np.flatnonzero(found), initial=0)) + 1].copy()
 
 

@@ -110,9 +110,10 @@ class Counts:
 
         N-grams without occurrences, which sharing a trie with a table inserts, make no difference.
         """
+        arrays = identifying_arrays(without_zeros(self))
         with ThreadPoolExecutor(4) as pool:  # hashing does not hold Python's lock
-            digests = list(pool.map(_digest, _identifying_arrays(self)))
-        return str(_hash([self.vocab.fingerprint.encode()], digests).hexdigest())
+            digests = pool.map(lambda part: digest(arrays[part[0]][part[1]]), hashed_parts(arrays))
+            return join_digests(self.vocab, arrays, digests)
 
     def save(self, path: str | Path) -> None:
         """Write the counts as safetensors; `lidstone.load` maps them back into memory."""
@@ -219,30 +220,57 @@ def check_thresholds(thresholds: Sequence[int], order: int) -> tuple[int, ...]:
     return tuple(limits)
 
 
-def _identifying_arrays(counts: Counts) -> list[NDArray[Any]]:
-    """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
+def without_zeros(counts: Counts) -> Counts:
+    """Without the n-grams that do not occur."""
     trie, values = counts.trie, counts.counts
-    derived = counts.derived if any(counts.thresholds) else None
     longer = chunks(slice(trie.vocab_size + 1, trie.size), 1 << 23)
-    if not all((values[part] > 0).all() for part in longer):  # counts in a file are not copied
-        keep = np.asarray(values > 0)
-        keep[: trie.vocab_size + 1] = True
-        trie, values = restrict(trie, keep), values[keep]
-        derived = derived and derived.restricted(keep)
-    found: list[NDArray[Any]] = [trie.levels, trie.first, trie.words, values]
-    if derived is not None:
+    if all((values[part] > 0).all() for part in longer):  # counts in a file are not copied
+        return counts
+    keep = np.asarray(values > 0)
+    keep[: trie.vocab_size + 1] = True
+    derived = counts.derived.restricted(keep) if any(counts.thresholds) else None
+    return Counts(counts.vocab, restrict(trie, keep), values[keep], counts.thresholds, derived)
+
+
+def identifying_arrays(counts: Counts) -> list[NDArray[Any]]:
+    """Structure (levels, first), words and counts; with thresholds, what was derived from the whole text, too."""
+    found: list[NDArray[Any]] = [counts.trie.levels, counts.trie.first, counts.trie.words, counts.counts]
+    if any(counts.thresholds):
+        derived = counts.derived
         found += [derived.totals, derived.adjusted, derived.adjusted_totals]
         found += [array[:LARGEST] for array in (*derived.histograms, *derived.adjusted_histograms)]
     return found
 
 
-def _digest(array: NDArray[Any]) -> bytes:
+HASHED_BYTES = 1 << 30
+"""Longer arrays are hashed in parts, by several threads or machines."""
+
+
+def hashed_parts(arrays: Sequence[NDArray[Any]]) -> list[tuple[int, slice]]:
+    """The parts of arrays that are hashed one by one: the number of the array, and where; empty ones have one, too."""
+    return [
+        (number, part)
+        for number, array in enumerate(arrays)
+        for part in (*chunks(slice(0, len(array)), HASHED_BYTES // array.itemsize),) or (slice(0, 0),)
+    ]
+
+
+def digest(array: NDArray[Any]) -> bytes:
     """Of the length and the values, whatever the machine's byte order; arrays of a file are read part by part."""
     from lidstone.ngram.formats.checked_tensors import byte_blocks
 
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     found: bytes = _hash([f"{plain.dtype.str} {len(plain)}".encode()], byte_blocks(plain)).digest()
     return found
+
+
+def join_digests(vocab: Vocabulary, arrays: Sequence[NDArray[Any]], digests: Iterable[bytes]) -> str:
+    """The fingerprint of counts from the digests of all parts of their arrays."""
+    by_array: list[list[bytes]] = [[] for _ in arrays]
+    for (number, _), found in zip(hashed_parts(arrays), digests, strict=True):
+        by_array[number].append(found)
+    joined = [found[0] if len(found) == 1 else _hash(found).digest() for found in by_array]
+    return str(_hash([vocab.fingerprint.encode()], joined).hexdigest())
 
 
 def _hash(*parts: Iterable[bytes | memoryview]) -> Any:

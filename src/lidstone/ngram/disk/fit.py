@@ -23,11 +23,21 @@ from lidstone import __version__
 from lidstone.errors import InputError, format_error
 from lidstone.files import as_url, atomic_write, place_of_output, write_errors
 from lidstone.ngram.counts import Counts
-from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks, with_derived
+from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks, identify, with_derived
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
 from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages, resident
 from lidstone.ngram.disk.workspace import check_space, workspace
-from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release, verify_arrays
+from lidstone.ngram.formats.checked_tensors import (
+    Part,
+    Shape,
+    StreamFile,
+    Target,
+    checksum_of,
+    join_checksums,
+    read_arrays,
+    release,
+    verify_checksums,
+)
 from lidstone.ngram.formats.safetensors import stream
 from lidstone.ngram.formats.validate import check_counts, check_trie
 from lidstone.ngram.smoothers.base import (
@@ -39,10 +49,13 @@ from lidstone.ngram.smoothers.base import (
     prepare_fit,
     require_blocks,
 )
+from lidstone.ngram.trie import chunks
 from lidstone.parallel import cores
 from lidstone.progress import progress_bar
 
 COMPUTED = ("base", "rows", "backoffs")
+CHECKED_BYTES = 1 << 26
+"""Of an array, checked at once."""
 Advance = Callable[[float], None]
 
 
@@ -74,8 +87,11 @@ def fit_to_file(
         limit_pages(pages, loaded.counts),
     ):
         if verify:
-            verify_counts(counts, loaded, pages)
+            verify_counts(counts, loaded, executor)
+        identify(loaded, files, executor)
+        fingerprint = loaded.fingerprint
         files, loaded = with_derived(loaded, files, folder, nodes=nodes, executor=executor)
+        vars(loaded)["fingerprint"] = fingerprint
         with limit_pages(pages, loaded.derived.adjusted):
             job = _FitJob(loaded, files, prepare_fit(smoother, loaded), nodes, pages, executor)
             job.write(target, smoother, folder, show=show)
@@ -89,17 +105,46 @@ def _budget(memory: int, executor: Executor) -> tuple[int, int]:
     return block_nodes(executor.share(memory)), resident() + memory if executor.remote else int(memory * PAGE_SHARE)
 
 
-def verify_counts(path: str | Path, counts: Counts, memory: int) -> None:
-    """All that `load_counts` checks, of counts that were loaded without it."""
+@dataclass(frozen=True)
+class ArrayFile:
+    """A file of arrays."""
+
+    path: str | Path
+
+    def open(self) -> Mapping[str, NDArray[Any]]:
+        """Map them into memory."""
+        return read_arrays(self.path, verify=False)[0]
+
+
+def verify_counts(path: str | Path, counts: Counts, executor: Executor) -> None:
+    """All that `load_counts` checks, of counts that were loaded without it: of a cluster's, checksums and sums only."""
     arrays, metadata = read_arrays(path, verify=False)
-    with limit_pages(memory, arrays["counts"]):
-        verify_arrays(path, arrays, metadata)
+    parts = [
+        (name, part.start, part.stop)
+        for name, array in arrays.items()
+        for part in chunks(slice(0, len(array)), CHECKED_BYTES // array.itemsize)
+    ]
+    sums = dict.fromkeys(arrays, 0)
+    for (name, start, stop), found in zip(
+        parts, executor.run(checksum_part, ArrayFile(path), arrays, parts), strict=True
+    ):
+        sums[name] = join_checksums(sums[name], found, (stop - start) * arrays[name].itemsize)
+    verify_checksums(path, {name: f"{value:08x}" for name, value in sums.items()}, metadata)
+    if executor.remote:
+        return
     release(arrays["counts"])
     try:
         check_trie(counts.trie, counts.vocab)
         check_counts(counts)
     except InputError as error:
         raise format_error(path, f"its parts do not fit together ({error})") from error
+
+
+def checksum_part(arrays: Mapping[str, NDArray[Any]], name: str, start: int, stop: int) -> int:
+    """The CRC-32 of a part of an array in a file."""
+    found = checksum_of(arrays[name][start:stop])
+    release(arrays[name])
+    return found
 
 
 @dataclass(frozen=True)
@@ -131,8 +176,11 @@ class _FitJob:
             progress_bar(trie.size, "fitting", show=show) as advance,
             stream(temporary, "table", self.counts.vocab, trie.levels, types, {"signature": signature}) as file,
         ):
-            file.append({**copied, "base": self.fit.base, "rows": np.zeros(int(trie.levels[1]))})
+            words = slice(0, int(trie.levels[1]))
+            file.append({"base": self.fit.base, "rows": np.zeros(words.stop)})
+            file.append({"words": trie.words[words], "suffixes": trie.suffixes[words]})
             self._fill(file, probs, advance)
+            file.append({"first": trie.first[-1:]})
             self.files.check()
 
     @contextlib.contextmanager
@@ -151,7 +199,7 @@ class _FitJob:
     def _fill(self, file: StreamFile, probs: StreamFile | None, advance: Advance) -> None:
         """Write rows and backoffs, order by order."""
         trie, opened, files = self.counts.trie, OpenedCounts(self.counts), self.files
-        targets = {name: file.target(name) for name in ("rows", "backoffs")}
+        targets = {name: file.target(name) for name in ("rows", "backoffs", "words", "suffixes", "first")}
         if probs is not None:
             targets["probs"] = probs.target("probs")
             opened, files = OpenedCounts(self.counts, probs.read("probs")), replace(files, probs=targets["probs"])
@@ -170,14 +218,19 @@ class _FitJob:
 def fill_block(
     fit: BlockFit, targets: Mapping[str, Target], opened: OpenedCounts, order: int, start: int, stop: int
 ) -> tuple[dict[str, Part], int]:
-    """Write what the histories start..stop, of order - 1 words each, become; says how many rows."""
+    """Write what the histories start..stop, of order - 1 words each, become, and their followers; how many of these."""
     block = HistoryBlock(order, start, stop, opened.counts, opened.probs)
     out = FilledBlock.empty(block, keep=fit.backs_off and order < opened.counts.order)
     fit.fill(block, out)
-    parts = {
-        "rows": targets["rows"].write(block.followers.start, out.rows),
-        "backoffs": targets["backoffs"].write(start, out.backoffs),
+    trie, followers = opened.counts.trie, block.followers
+    by_node: dict[str, NDArray[Any]] = {
+        "rows": out.rows,
+        "words": trie.words[followers],
+        "suffixes": trie.suffixes[followers],
     }
+    by_history: dict[str, NDArray[Any]] = {"backoffs": out.backoffs, "first": block.first[:-1]}
+    parts = {name: targets[name].write(followers.start, values) for name, values in by_node.items()}
+    parts |= {name: targets[name].write(start, values) for name, values in by_history.items()}
     if len(out.probs):
-        parts["probs"] = targets["probs"].write(block.followers.start, out.probs)
+        parts["probs"] = targets["probs"].write(followers.start, out.probs)
     return parts, len(out.rows)

@@ -142,7 +142,11 @@ def _view(entry: Mapping[str, Any], data: NDArray[np.uint8], begin: int) -> tupl
 
 def verify_arrays(path: str | Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
     """Refuse arrays whose checksums are not those of the metadata."""
-    sums = _checksums(arrays)
+    verify_checksums(path, _checksums(arrays), metadata)
+
+
+def verify_checksums(path: str | Path, sums: Mapping[str, str], metadata: Mapping[str, str]) -> None:
+    """Refuse checksums that are not those of the metadata."""
     try:
         expected = dict(json.loads(metadata.get("checksums", "{}")))
     except (ValueError, TypeError, RecursionError) as error:
@@ -153,19 +157,17 @@ def verify_arrays(path: str | Path, arrays: Arrays, metadata: Mapping[str, str])
 
 
 def _checksums(arrays: Arrays) -> dict[str, str]:
-    """The checksum of each array; of large ones several at a time."""
+    """The checksum of each array, in hex; of large ones several at a time."""
     if sum(array.nbytes for array in arrays.values()) < BLOCK_BYTES:
-        return {name: _checksum(array) for name, array in arrays.items()}
+        return {name: f"{checksum_of(array):08x}" for name, array in arrays.items()}
     with ThreadPoolExecutor(_workers()) as pool:
-        return dict(zip(arrays, pool.map(_checksum, arrays.values()), strict=True))
+        found = pool.map(checksum_of, arrays.values())
+        return {name: f"{value:08x}" for name, value in zip(arrays, found, strict=True)}
 
 
-def _checksum(array: NDArray[Any]) -> str:
-    """CRC-32 of the bytes, in hex."""
-    value = 0
-    for block in byte_blocks(array):
-        value = zlib.crc32(block, value)
-    return f"{value:08x}"
+def checksum_of(array: NDArray[Any]) -> int:
+    """CRC-32 of the bytes."""
+    return functools.reduce(lambda value, block: zlib.crc32(block, value), byte_blocks(array), 0)
 
 
 def byte_blocks(array: NDArray[Any]) -> Iterator[memoryview]:
