@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import itertools
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lidstone import __version__
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.disk import count_on_cluster as cluster
-from lidstone.ngram.disk import links, write_counts
+from lidstone.ngram.disk import executors, links, write_counts
 from lidstone.ngram.disk.count_on_cluster import count_on_cluster, cut
-from lidstone.ngram.disk.executors import ThreadExecutor
+from lidstone.ngram.disk.executors import RayExecutor, ThreadExecutor, _run_task
 from lidstone.ngram.formats.safetensors import save
 from lidstone.text import words
 from lidstone.text.inputs import Input
@@ -163,3 +167,91 @@ def test_counts_and_tables_are_exact_though_a_worker_dies_in_every_step(tmp_path
     get_smoother("katz", fallback=0.5).fit(counts).save(tmp_path / "same-table")
     assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
     assert not list(tmp_path.glob(".*"))
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_errors_of_workers_travel_as_one_line():
+    assert _run_task((lambda opened, number: number, None, __version__), (3,)) == (None, 3)
+    (message, hint), _ = _run_task((full, None, __version__), ())
+    assert "a worker cannot read or write: [Errno 28] No space left on device" in message and hint
+    (message, hint), _ = _run_task((full, None, "0.0.9"), ())
+    assert message.startswith("a worker has lidstone") and "the driver 0.0.9" in message and hint
+
+
+class Machines(RayExecutor):
+    """Kills a machine in the middle of each step, and starts another one."""
+
+    def __init__(self, machines):
+        super().__init__()
+        self.machines, self.steps = machines, {}
+
+    def run(self, task, files, opened, arguments):
+        name = getattr(task, "func", task).__name__
+        results = super().run(delayed(task), files, opened, arguments)
+        if name not in self.steps:
+            yield from itertools.islice(results, 1)
+            self.steps[name] = len(self.machines.worker_nodes)
+            self.machines.remove_node(next(iter(self.machines.worker_nodes)), allow_graceful=False)
+            self.machines.add_node(num_cpus=1, object_store_memory=OBJECTS)
+        yield from results
+
+
+OBJECTS = 80 << 20
+
+
+def delayed(task):
+    """The task, a moment later, so that several are under way."""
+
+    def run(*arguments):
+        time.sleep(0.1)
+        return task(*arguments)
+
+    return run
+
+
+@pytest.mark.unix
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_counts_and_tables_are_exact_though_a_machine_dies_in_every_step(tmp_path, monkeypatch):
+    """Of three machines with object stores of their own; the first one has no worker."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    from lidstone.ngram.disk import derive
+    from lidstone.ngram.disk import fit as disk_fit
+    from lidstone.ngram.smoothers.registry import get_smoother
+
+    text = tmp_path / "text"
+    text.write_text(TEXT * 3)
+    set_sizes(monkeypatch, tokens=40, nodes=1000)
+    for module in (derive, disk_fit):
+        monkeypatch.setattr(module, "block_nodes", lambda *_: 40)
+    machines = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": OBJECTS, "include_dashboard": False}
+    )
+    try:
+        for _ in range(2):
+            machines.add_node(num_cpus=1, object_store_memory=OBJECTS)
+        ray.init(machines.address, logging_level="ERROR", log_to_driver=False)
+        executor = Machines(machines)
+        options = {"memory": MEMORY, "thresholds": [0, 0, 1], "split_bytes": 300}
+        count_on_cluster([Input(str(text))], 4, tmp_path / "out", executor, **options)
+        katz = get_smoother("katz", fallback=0.5)
+        disk_fit.fit_to_file(tmp_path / "out", tmp_path / "table", katz, memory=MEMORY, executor=executor)
+        monkeypatch.setattr(executors, "_is_folder", lambda *_: False)
+        with pytest.raises(InputError, match=r"the machine .* has no folder"):
+            count_on_cluster([Input(str(text))], 4, tmp_path / "other", executor, memory=MEMORY)
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+    steps = {"read_split", "join_words", "count_block", "merge_bucket", "write_level", "link_children", "write_kept"}
+    assert steps | {"write_window", "write_sums", "fill_block", "digest_part"} <= set(executor.steps)
+    counts = count_text(text, 4, thresholds=[0, 0, 1])
+    save(counts, tmp_path / "same")
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()
+    katz.fit(counts).save(tmp_path / "same-table")
+    assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
+    assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".*"))
