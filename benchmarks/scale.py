@@ -49,13 +49,33 @@ smoother.fit(ld.count_text(folder / "warm.txt", order))
 count_to_file([folder / "warm.txt"], order, folder / "warm", memory=1 << 40)
 fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=1 << 40)
 if method.startswith("ray"):
+    from collections import Counter
     from lidstone.ray_cluster import connect
+    work = Counter()
+    class Measured(RayExecutor):
+        def run(self, task, files, opened, arguments):
+            step = getattr(task, "func", task).__name__
+            for result, seconds, written in super().run(measured(task), files, opened, arguments):
+                work["cpu " + step] += seconds
+                work["written " + step] += written
+                yield result
+    def measured(task):
+        def run(*arguments):
+            before = usage()
+            result = task(*arguments)
+            return result, *(after - begin for after, begin in zip(usage(), before))
+        def usage():
+            said = dict(line.split(": ") for line in open("/proc/self/io").read().splitlines())
+            return time.process_time(), int(said["wchar"])
+        return run
     from lidstone.ngram.disk.count_on_cluster import count_on_cluster
     from lidstone.text.inputs import Input
     connect(cpus=int(method[-1]))
-    executor, limit = RayExecutor(), memory // 2
-    count_on_cluster([Input(str(folder / "warm.txt"))], order, folder / "warm", executor, memory=limit, split_bytes=1024)
+    executor, limit = Measured(), memory // 2
+    warm = [Input(str(folder / "warm.txt"))]
+    count_on_cluster(warm, order, folder / "warm", executor, memory=limit, split_bytes=1024)
     fit_to_file(folder / "warm", folder / "warm-table", smoother, memory=limit, executor=executor)
+    work.clear()
 
 start, busy = time.perf_counter(), sum(os.times()[:2])
 if method == "memory":
@@ -86,9 +106,7 @@ found = {
     "ngrams": counts.trie.size,
 }
 if method.startswith("ray"):
-    found["cluster_seconds"] = counted_on_cluster
-    found["fitting_seconds"] = found["seconds"] - counted
-    found["part_bytes"] = sum(path.stat().st_size for path in (folder / "parts").glob("part-*"))
+    found |= work
 print(json.dumps(found))
 """
 
@@ -177,39 +195,57 @@ def tables(figures: dict[str, Any], machine: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *on_paper(figures)])
 
 
+STEPS = {
+    "read": ("read_split",),
+    "number words": ("join_words",),
+    "count": ("count_block",),
+    "merge": ("_size_of_run", "_sample_run", "merge_bucket"),
+    "write": ("write_level",),
+    "link": ("link_children",),
+    "derive": ("write_window", "write_sums"),
+    "identify": ("all_occur", "digest_part"),
+    "fit": ("fill_block",),
+}
+"""The tasks of each step on Ray."""
+
+
 def on_paper(figures: dict[str, Any]) -> list[str]:
-    """1 TB of text on a cluster, from the constants of the largest measurement with one Ray worker."""
-    runs = [found for found in figures["runs"].values() if "ray 1" in found["methods"]]
+    """The work of each step per token, and 1 TB of text on a cluster: from the measurements with one Ray worker."""
+    runs = [run for run in figures["runs"].values() if "cpu read_split" in run["methods"].get("ray 1", {})]
     if not runs:
         return []
-    found = max(runs, key=lambda run: (run["order"], run["tokens"]))
-    one, tokens = found["methods"]["ray 1"], found["tokens"]
-    constants = one["cluster_seconds"] / tokens, one["part_bytes"] / tokens, found["bytes"] / tokens
-    total = 1e12 / constants[2]
-    work = total * constants[0] / (MACHINES * CORES) / 60
-    network = total * constants[1] * 8 / (MACHINES * GIGABITS * 1e9) / 60
-    return [
-        f"**1 TB on {MACHINES} machines, on paper.** Measured with {tokens:,} tokens at order {found['order']}: "
-        f"{constants[0] * 1e9:,.0f} ns of one worker, {constants[1]:.1f} bytes of parts and {constants[2]:.2f} bytes "
-        f"of text per token. 1 TB is then {total:.2e} tokens: {work:,.1f} minutes of work on {CORES} cores each, and "
-        f"{network:,.1f} minutes for the parts through {GIGABITS} Gbit/s per machine, if the work is spread evenly and "
-        "the rate does not depend on the size. Larger texts have fewer distinct n-grams per token, so the second "
-        "figure is an upper bound.",
+    order = max(run["order"] for run in runs)
+    runs = sorted((run for run in runs if run["order"] == order), key=lambda run: run["tokens"])
+    last = runs[-1]
+    total = 1e12 * last["tokens"] / last["bytes"]
+    titles = [f"{run['tokens'] / 1e6:g}M" for run in runs]
+    lines = [
+        f"**The work of a cluster**, order {order}, one Ray worker: processor time and bytes written by the tasks of "
+        f"each step, per token. The last column is 1 TB of text, {total:.2e} tokens, on {MACHINES} machines of {CORES} "
+        f"cores and {GIGABITS} Gbit/s, on paper: the time of the step if its work is spread evenly, or that of its "
+        "bytes through the network where that is longer.",
         "",
-        _after_counting(one, tokens, total),
+        f"| step | {' | '.join(f'{title}, ns' for title in titles)} | bytes | 1 TB, minutes |",
+        f"|---|{'---:|' * (len(runs) + 2)}",
+    ]
+    minutes = 0.0
+    for step, tasks in STEPS.items():
+        spent = [_sum(run, "cpu", tasks) for run in runs]
+        written = _sum(last, "written", tasks)
+        needed = max(spent[-1] / (MACHINES * CORES), written * 8 / (MACHINES * GIGABITS * 1e9)) * total / 60
+        minutes += needed
+        cells = [step, *(f"{1e9 * value:.0f}" for value in spent), f"{written:.1f}", f"{needed:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    driver = [run["methods"]["ray 1"]["cpu_seconds"] / run["tokens"] * 1e9 for run in runs]
+    return [
+        *lines,
+        f"| the driver | {' | '.join(f'{value:.1f}' for value in driver)} | | |",
+        f"| all steps | {'| ' * len(runs)}| | {minutes:.1f} |",
     ]
 
 
-def _after_counting(one: dict[str, float], tokens: int, total: float) -> str:
-    """What follows the count: linking on one machine, and fitting on all."""
-    linking = (one["counting_seconds"] - one["cluster_seconds"]) / tokens
-    fitting = one.get("fitting_seconds", one["seconds"] - one["counting_seconds"]) / tokens
-    hours, minutes = total * linking / 3600, total * fitting / (MACHINES * CORES) / 60
-    return (
-        f"Linking the parts into one count file took {linking * 1e9:,.0f} ns per token. It runs on one machine, so "
-        f"1 TB takes {hours:,.1f} hours. Fitting took {fitting * 1e9:,.0f} ns of one worker per token, "
-        f"{minutes:,.1f} minutes on all cores, if the disk that they write the table to keeps up."
-    )
+def _sum(run: dict[str, Any], kind: str, tasks: tuple[str, ...]) -> float:
+    return sum(run["methods"]["ray 1"].get(f"{kind} {task}", 0.0) for task in tasks) / run["tokens"]
 
 
 def main() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import functools
 import gzip
 import itertools
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -116,59 +116,6 @@ def test_small_texts_are_cut_so_that_all_workers_read(tmp_path):
     assert [len(cut([Input(str(tmp_path / "text"))], workers=workers)) for workers in (1, 2, 8)] == [2, 4, 4]
 
 
-def dying_once(function, flag):
-    """The function, but the first worker that calls it is killed."""
-
-    def call(*arguments):
-        if not Path(flag).exists():
-            Path(flag).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments)
-
-    return call
-
-
-@pytest.mark.unix
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_counts_and_tables_are_exact_though_a_worker_dies_in_every_step(tmp_path, monkeypatch):
-    ray = pytest.importorskip("ray")
-    from typer.testing import CliRunner
-
-    from lidstone.cli.main import app
-    from lidstone.ngram.disk import derive
-    from lidstone.ngram.disk import fit as disk_fit
-    from lidstone.ngram.smoothers.registry import get_smoother
-
-    text = tmp_path / "text"
-    text.write_text(TEXT)
-    set_sizes(monkeypatch, tokens=40, nodes=200)
-    monkeypatch.setattr(cluster, "SPLIT_BYTES", 100)
-    for module in (derive, disk_fit):
-        monkeypatch.setattr(module, "block_nodes", lambda *_: 20)
-    steps = {cluster: ["read_split", "join_words", "count_block"], write_counts: ["merge_bucket", "write_level"]}
-    steps |= {links: ["link_children"], derive: ["write_window"], disk_fit: ["fill_block"]}
-    flags = []
-    for module, functions in steps.items():
-        for function in functions:
-            flags.append(tmp_path / f"{function}-died")
-            monkeypatch.setattr(module, function, dying_once(getattr(module, function), str(flags[-1])))
-    options = ["-n", "3", "-o", str(tmp_path / "out"), "--engine", "ray", "--memory", "1M"]
-    result = CliRunner().invoke(app, ["count", str(text), *options])
-    assert result.exit_code == 0, result.output
-    fit = ["fit", str(tmp_path / "out"), "-s", "katz", "--set", "fallback=0.5", "--engine", "ray"]
-    fitted = CliRunner().invoke(app, [*fit, "-o", str(tmp_path / "table")])
-    assert fitted.exit_code == 0, fitted.output
-    assert [flag.name for flag in flags if not flag.exists()] == []
-    assert not ray.is_initialized()
-    counts = count_text(text, 3)
-    save(counts, tmp_path / "same")
-    assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()
-    get_smoother("katz", fallback=0.5).fit(counts).save(tmp_path / "same-table")
-    assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
-    assert not list(tmp_path.glob(".*"))
-
-
 def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -181,25 +128,27 @@ def test_errors_of_workers_travel_as_one_line():
     assert message.startswith("a worker has lidstone") and "the driver 0.0.9" in message and hint
 
 
+STEPS = ["read_split", "join_words", "count_block", "merge_bucket", "write_level", "link_children", "write_window"]
+STEPS += ["write_kept", "fill_block"]
+OBJECTS = 80 << 20
+
+
 class Machines(RayExecutor):
     """Kills a machine in the middle of each step, and starts another one."""
 
-    def __init__(self, machines):
+    def __init__(self, machines, killed):
         super().__init__()
-        self.machines, self.steps = machines, {}
+        self.machines, self.killed = machines, killed
 
     def run(self, task, files, opened, arguments):
         name = getattr(task, "func", task).__name__
         results = super().run(delayed(task), files, opened, arguments)
-        if name not in self.steps:
+        if name in STEPS and name not in self.killed:
             yield from itertools.islice(results, 1)
-            self.steps[name] = len(self.machines.worker_nodes)
+            self.killed.append(name)
             self.machines.remove_node(next(iter(self.machines.worker_nodes)), allow_graceful=False)
             self.machines.add_node(num_cpus=1, object_store_memory=OBJECTS)
         yield from results
-
-
-OBJECTS = 80 << 20
 
 
 def delayed(task):
@@ -212,46 +161,58 @@ def delayed(task):
     return run
 
 
+@pytest.fixture
+def machines():
+    """Three machines with object stores of their own; the first one has no worker."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "object_store_memory": OBJECTS, "include_dashboard": False}
+    found = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            found.add_node(num_cpus=1, object_store_memory=OBJECTS)
+        yield found
+    finally:
+        found.shutdown()
+
+
 @pytest.mark.unix
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_counts_and_tables_are_exact_though_a_machine_dies_in_every_step(tmp_path, monkeypatch):
-    """Of three machines with object stores of their own; the first one has no worker."""
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
+def test_counts_and_tables_are_exact_though_a_machine_dies_in_every_step(tmp_path, monkeypatch, machines):
+    import ray
+    from typer.testing import CliRunner
 
+    from lidstone.cli.main import app
     from lidstone.ngram.disk import derive
     from lidstone.ngram.disk import fit as disk_fit
     from lidstone.ngram.smoothers.registry import get_smoother
 
-    text = tmp_path / "text"
+    text, killed = tmp_path / "text", []
     text.write_text(TEXT * 3)
     set_sizes(monkeypatch, tokens=40, nodes=1000)
+    monkeypatch.setattr(cluster, "SPLIT_BYTES", 300)
+    monkeypatch.setattr(executors, "RayExecutor", functools.partial(Machines, machines, killed))
     for module in (derive, disk_fit):
         monkeypatch.setattr(module, "block_nodes", lambda *_: 40)
-    machines = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": OBJECTS, "include_dashboard": False}
-    )
-    try:
-        for _ in range(2):
-            machines.add_node(num_cpus=1, object_store_memory=OBJECTS)
-        ray.init(machines.address, logging_level="ERROR", log_to_driver=False)
-        executor = Machines(machines)
-        options = {"memory": MEMORY, "thresholds": [0, 0, 1], "split_bytes": 300}
-        count_on_cluster([Input(str(text))], 4, tmp_path / "out", executor, **options)
-        katz = get_smoother("katz", fallback=0.5)
-        disk_fit.fit_to_file(tmp_path / "out", tmp_path / "table", katz, memory=MEMORY, executor=executor)
-        monkeypatch.setattr(executors, "_is_folder", lambda *_: False)
-        with pytest.raises(InputError, match=r"the machine .* has no folder"):
-            count_on_cluster([Input(str(text))], 4, tmp_path / "other", executor, memory=MEMORY)
-    finally:
-        ray.shutdown()
-        machines.shutdown()
-    steps = {"read_split", "join_words", "count_block", "merge_bucket", "write_level", "link_children", "write_kept"}
-    assert steps | {"write_window", "write_sums", "fill_block", "digest_part"} <= set(executor.steps)
+
+    def run(*arguments):
+        result = CliRunner().invoke(app, [*map(str, arguments), "--engine", "ray", "--address", machines.address])
+        assert not ray.is_initialized()
+        return result
+
+    counted = run("count", text, "-n", 4, "--threshold", 0, "--threshold", 0, "--threshold", 1, "-o", tmp_path / "out")
+    assert counted.exit_code == 0, counted.output
+    fitted = run("fit", tmp_path / "out", "-s", "katz", "--set", "fallback=0.5", "-o", tmp_path / "table")
+    assert fitted.exit_code == 0, fitted.output
+    assert sorted(killed) == sorted(STEPS)
     counts = count_text(text, 4, thresholds=[0, 0, 1])
     save(counts, tmp_path / "same")
     assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()
-    katz.fit(counts).save(tmp_path / "same-table")
+    get_smoother("katz", fallback=0.5).fit(counts).save(tmp_path / "same-table")
     assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
+    monkeypatch.setattr(executors, "_is_folder", lambda *_: False)
+    refused = run("count", text, "-n", 2, "-o", tmp_path / "other")
+    assert refused.exit_code == 1 and "has no folder" in refused.output
     assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".*"))

@@ -318,7 +318,9 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from lidstone.ngram.disk.count_file import count_to_file
+from lidstone.cli.count import summary_of_file
 count_to_file([sys.argv[1]], 5, sys.argv[2], memory=int(sys.argv[3]))
+summary_of_file(Path(sys.argv[2]), int(sys.argv[3]))
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 """
 

@@ -29,6 +29,7 @@ from lidstone.errors import InputError
 
 if TYPE_CHECKING:
     from lidstone.ngram.counts import Counts
+    from lidstone.ngram.disk.executors import Executor
     from lidstone.text.inputs import Input
 
 Facts = dict[str, Any]
@@ -109,7 +110,7 @@ def merge(
     check_counts_output(output)
     limit = half_of_memory() if memory is None else parse_size(memory)
     add_files(counts, output, memory=limit, temporary=temporary, show=True)
-    print_summary(summary_of_file(output), as_json)
+    print_summary(summary_of_file(output, limit), as_json)
 
 
 def count_here(
@@ -139,7 +140,7 @@ def count_here(
     else:
         limits: dict[str, Any] = {"memory": parse_size(memory), "temporary": temporary}
         count_to_file(sources, order, output, show=True, **limits, **options)
-        facts = summary_of_file(output)
+        facts = summary_of_file(output, limits["memory"])
     return {**facts, "skipped": len(inputs) - len(kept)} if skip_bad else facts
 
 
@@ -171,7 +172,6 @@ def count_on_ray(
 ) -> Facts:
     """Count on a Ray cluster."""
     from lidstone.ngram.disk.count_on_cluster import count_on_cluster
-    from lidstone.ngram.disk.derive import CountFiles, identify
     from lidstone.ngram.disk.executors import TASK_MEMORY, RayExecutor
     from lidstone.ngram.disk.memory import parse_size
 
@@ -179,9 +179,7 @@ def count_on_ray(
     options = {**options, **limits, "skip_bad": skip_bad, "report": say}
     executor = RayExecutor()
     counted = count_on_cluster(inputs, order, output, executor, show=True, **options)
-    files, counts = CountFiles.load(output)
-    identify(counts, files, executor)
-    facts = summary(counts)
+    facts = summary_of_file(output, limits["memory"], executor)
     return {**facts, "skipped": len(inputs) - counted} if skip_bad else facts
 
 
@@ -202,11 +200,17 @@ def summary(counts: Counts) -> Facts:
     }
 
 
-def summary_of_file(path: Path) -> Facts:
+def summary_of_file(path: Path, memory: int, executor: Executor | None = None) -> Facts:
     """Sizes and signature of a count file, without reading it into memory."""
-    from lidstone.ngram.formats.safetensors import load_counts
+    from lidstone.ngram.disk.derive import CountFiles, identify
+    from lidstone.ngram.disk.executors import ThreadExecutor
+    from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages
+    from lidstone.parallel import cores
 
-    return summary(load_counts(path, verify=False))
+    files, counts = CountFiles.load(path)
+    with limit_pages(int(memory * PAGE_SHARE), counts.counts):
+        identify(counts, files, executor or ThreadExecutor(cores()))
+        return summary(counts)
 
 
 def print_summary(facts: Facts, as_json: bool) -> None:
