@@ -24,7 +24,7 @@ def connect(address: str | None = None, cpus: int | None = None) -> Any:
     _probe(address)
     try:
         ray.init(
-            address=address,
+            address=address or "local",  # else Ray would take one that another program has started here
             num_cpus=cpus,
             ignore_reinit_error=True,
             include_dashboard=False,

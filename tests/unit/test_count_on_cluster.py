@@ -7,6 +7,8 @@ import functools
 import gzip
 import itertools
 import os
+import shutil
+import tempfile
 import time
 from pathlib import Path
 
@@ -162,11 +164,13 @@ def delayed(task):
 
 
 @pytest.fixture
-def machines():
+def machines(monkeypatch):
     """Three machines with object stores of their own; the first one has no worker."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short, for sockets; others look for clusters in /tmp/ray
+    monkeypatch.setenv("RAY_TMPDIR", folder)
     head = {"num_cpus": 0, "object_store_memory": OBJECTS, "include_dashboard": False}
     found = Cluster(initialize_head=True, head_node_args=head)
     try:
@@ -175,6 +179,7 @@ def machines():
         yield found
     finally:
         found.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.unix
