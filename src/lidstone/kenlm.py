@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
 from lidstone.ngram.scorer.blocks import score_one
-from lidstone.ngram.scorer.scorer import Scorer, Text, padded, refuse_number
+from lidstone.ngram.scorer.scorer import Scorer, Text, TextScores, padded, refuse_number
 from lidstone.ngram.scorer.step import STATE_SIZE, step
-from lidstone.text.raw import foreign_pieces, raw_text
+from lidstone.text.raw import RawText, foreign_pieces, raw_text
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -146,6 +146,7 @@ class Model:
         self._layout = self._scorer.packed.layout
         self._address = self._scorer.packed.address
         self._ids: dict[str, int] = {}
+        self._rules: dict[Any, RawText] = {}
 
     @property
     def order(self) -> int:
@@ -167,28 +168,33 @@ class Model:
         return iter(self._scorer.score_words(sentence, bos, eos))
 
     def score_lines(
-        self,
-        sentences: Sequence[Text],
-        bos: bool = True,
-        eos: bool = True,
-        *,
-        threads: int | None = None,
-        normalize: str | None = None,
-        sentencepiece: str | None = None,
-        tokenizer: str | None = None,
+        self, sentences: Sequence[Text], bos: bool = True, eos: bool = True, *, threads: int | None = None, **rules: Any
     ) -> NDArray[np.float32]:
         """`score` of every sentence, on all cores: the same numbers as one by one. Not in the kenlm module.
 
-        The last three make words of raw text first: `normalize="ccnet"`, and a model file of SentencePiece or a
-        tokenizer of Hugging Face.
+        `rules` make words of raw text first: `normalize="ccnet"`, and `sentencepiece=` or `tokenizer=` with a file.
         """
-        raw = raw_text(normalize, sentencepiece, tokenizer)
-        if raw is None:
-            return self._scorer.score_lines(sentences, bos, eos, threads=threads).single
+        return self._score_all(sentences, bos, eos, threads, rules).single
+
+    def perplexities(
+        self, sentences: Sequence[Text], *, threads: int | None = None, **rules: Any
+    ) -> NDArray[np.float64]:
+        """`perplexity` of every sentence, as `score_lines`. Of raw text it is datatrove's `get_perplexity`."""
+        found = self._score_all(sentences, True, True, threads, rules)
+        with np.errstate(over="ignore"):
+            return 10.0 ** (-found.single.astype(np.float64) / (found.words + 1))
+
+    def _score_all(
+        self, sentences: Sequence[Text], bos: bool, eos: bool, threads: int | None, rules: dict[str, Any]
+    ) -> TextScores:
+        if not rules:
+            return self._scorer.score_lines(sentences, bos, eos, threads=threads)
+        key = tuple(sorted(rules.items()))
+        raw = self._rules[key] = self._rules.get(key) or raw_text(**rules) or RawText()
         found = self._scorer.score_lines(raw.words_in_parallel(sentences, threads), bos, eos, threads=threads)
         if told := foreign_pieces(found.oov.sum(), found.words.sum()):
-            warnings.warn(told, stacklevel=2)
-        return found.single
+            warnings.warn(told, stacklevel=3)
+        return found
 
     @property
     def table(self) -> BackoffTable:

@@ -36,6 +36,18 @@ def test_an_example_begins_with_what_to_install(script: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("stage", ["datasets", "datatrove", "ray"])
+def test_stages_of_pipelines_keep_the_same_texts(stage: str) -> None:
+    pytest.importorskip(stage, reason=f"{stage} is not installed")
+    kept = [line for line in run("corpus_filter.py", stage).splitlines() if line.startswith("kept: ")]
+    assert kept == [
+        "kept: The cat sat on the mat.",
+        "kept: THE DOG SAT ON THE MAT!",
+        "kept: A cat saw the dog — twice.",
+    ]
+
+
+@pytest.mark.slow
 def test_pytorch_loop_trains_with_and_without_a_table() -> None:
     plain, smoothed = perplexities(run("pytorch_loop.py"))
     assert plain != smoothed

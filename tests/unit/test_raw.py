@@ -22,7 +22,8 @@ from lidstone.ngram.filter.documents import Documents
 from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.filter.selection import score_documents, scorer_of
 from lidstone.ngram.scorer.models import load_scorer
-from lidstone.text.raw import PUNCTUATION, RawText, foreign_pieces, raw_text
+from lidstone.text.ccnet import PUNCTUATION
+from lidstone.text.raw import RawText, foreign_pieces, raw_text
 
 GOLDEN = [  # input, after ccnet, after ccnet-digits
     ("Déjà VU – 3,75 €", "deja vu - 0 €", "deja vu - 0,00 €"),
@@ -267,6 +268,9 @@ def test_each_verb_gives_for_raw_text_what_it_gives_for_its_words(corpus, pieces
     texts = (corpus / "raw.txt").read_bytes().decode().split("\n")[:-1]
     ours = our_kenlm.Model(arpa)
     scores = ours.score_lines(texts, normalize="ccnet", sentencepiece=model)
+    found = ours.perplexities(texts, normalize="ccnet", sentencepiece=model)
+    lines = (corpus / "words.txt").read_bytes().split(b"\n")[:-1]
+    assert found.tolist() == pytest.approx([ours.perplexity(line) for line in lines], rel=1e-12)
     assert scores.tolist() == ours.score_lines((corpus / "words.txt").read_bytes().split(b"\n")[:-1]).tolist()
     (corpus / "bad.txt").write_bytes(b"fine\n\xff\n")
     bad = invoke("score", arpa, corpus / "bad.txt", *rules)

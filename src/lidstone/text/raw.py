@@ -5,26 +5,23 @@
 This is what models of pieces expect whose training text went the same way: CCNet's, and those for speech decoders. A
 text becomes one line: line feeds in it are removed by the normalization, and blanks without it.
 
-CCNet's rules, in their order: lower case; every number becomes 0; accents are taken off; blanks at both ends go;
-Unicode punctuation becomes ASCII; control characters go. `ccnet` is what datatrove computes, where `3,75` is one 0;
-`ccnet-digits` is CCNet's own program, where it is `0,00`.
+The normalization `ccnet` is that of datatrove, where `3,75` becomes one 0; `ccnet-digits` is that of CCNet's own
+program, where it becomes `0,00`.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import chain
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lidstone.errors import InputError
 from lidstone.parallel import bounded_lookahead, cores
+from lidstone.text.ccnet import normalized
 from lidstone.text.reader import read_chunks
 from lidstone.text.source import ByteStream, Source, name_of
 
@@ -61,7 +58,10 @@ class RawText:
         """The words of each text, with spaces between."""
         if not texts:
             return []
-        lines = _normalized(texts, self.normalize) if self.normalize else list(map(_encoded, texts))
+        if self.normalize:
+            lines = normalized(texts, whole_numbers=self.normalize == "ccnet")
+        else:
+            lines = list(map(_encoded, texts))
         return [line.replace(b"\n", b" ") if b"\n" in line else line for line in self._split(lines)]
 
     def words_in_parallel(self, texts: Sequence[str | bytes], threads: int | None = None) -> list[bytes]:
@@ -148,67 +148,6 @@ def _encoded(text: str | bytes) -> bytes:
 
 def _decoded(text: str | bytes) -> str:
     return text if isinstance(text, str) else text.decode(errors="replace")
-
-
-_SEPARATORS = ".,\u060c\u066b\u2396\u2397\u2398"
-_NEW_DIGITS = (0x10D40, 0x116D0, 0x116DA, 0x11BF0, 0x11DE0, 0x11F50, 0x16130, 0x16D70, 0x1CCF0, 0x1E4F0, 0x1E5F1)
-"""The zeros of decimal digits that Python's own table of characters does not have in all versions."""
-_ASTRAL = re.compile("[\U00010000-\U0010ffff]+")
-_C0 = bytes([*range(10), *range(11, 32), 127])
-_C1 = re.compile(b"\xc2[\x80-\x9f]")
-PUNCTUATION = {
-    **dict.fromkeys("„“”«»「」《》", '"'),
-    **dict.fromkeys("´’", "'"),
-    **dict.fromkeys("，、", ","),
-    **dict.fromkeys("：∶", ":"),
-    **dict.fromkeys("–━►", "-"),
-    **dict(zip("。；？！（）～〈〉【】％", ".;?!()~<>[]%", strict=True)),
-    "—": " - ",
-    "．": ". ",
-    "…": "...",
-}
-"""Unicode punctuation and its ASCII"""
-
-
-def _normalized(texts: Sequence[str | bytes], rules: str) -> list[bytes]:
-    """All texts at once, with line feeds between, which no rule looks beyond."""
-    whole = "\n".join(map(_decoded, texts))
-    if whole.count("\n") >= len(texts):  # those inside of a text are control characters, as carriage returns are
-        whole = "\n".join([_decoded(text).replace("\n", "\r") for text in texts])
-    whole, is_ascii = whole.lower(), whole.isascii()
-    is_astral = not is_ascii and len(whole.encode("utf-16-le", "surrogatepass")) != 2 * len(whole)
-    whole = _numbers(rules == "ccnet", is_astral).sub("0", whole)
-    if not is_ascii:
-        whole = _without_accents(whole, is_astral)
-    whole = "\n".join([text.strip() for text in whole.split("\n")])
-    if not is_ascii:
-        for character, plain in PUNCTUATION.items():
-            whole = whole.replace(character, plain)
-    data = whole.encode(errors="replace").translate(None, _C0)
-    return (data if is_ascii else _C1.sub(b"", data)).split(b"\n")
-
-
-def _without_accents(text: str, is_astral: bool) -> str:
-    """Characters taken apart, without their nonspacing marks."""
-    marks, astral_marks = _marks()
-    text = marks.sub("", unicodedata.normalize("NFD", text))
-    return _ASTRAL.sub(lambda run: run[0].translate(astral_marks), text) if is_astral else text
-
-
-@cache
-def _numbers(whole: bool, is_astral: bool) -> re.Pattern[str]:
-    """Numbers, or their digits. A class of characters beyond 16 bits is slow, and few texts need it."""
-    digit = rf"[\d{''.join(f'{chr(zero)}-{chr(zero + 9)}' for zero in _NEW_DIGITS)}]" if is_astral else r"\d"
-    return re.compile(rf"{digit}+(?:[{_SEPARATORS}]{digit}+)?" if whole else digit)
-
-
-@cache
-def _marks() -> tuple[re.Pattern[str], dict[int, None]]:
-    """Nonspacing marks: those of 16 bits as an expression, which is fast, and the others as a table."""
-    places = chain(range(0x20000), range(0xE0000, 0xE1000))
-    found = [place for place in places if unicodedata.category(chr(place)) == "Mn"]
-    near = "".join(f"{chr(place)}" for place in found if place < 0x10000)
-    return re.compile(f"[{near}]+"), dict.fromkeys(place for place in found if place >= 0x10000)
 
 
 def _split_by_sentencepiece(path: str) -> Split:
