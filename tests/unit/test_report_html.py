@@ -13,6 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
+pytest.importorskip("jinja2", reason="lidstone[report] is not installed")
+
 from lidstone.errors import FileFormatError
 from lidstone.lab.report import Report
 from lidstone.lab.report.figures import drawing, heat_maps

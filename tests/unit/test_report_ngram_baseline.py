@@ -47,6 +47,7 @@ def test_every_format_has_it(scored):
     rows = list(csv.DictReader(io.StringIO(to_csv(scored.tables()))))
     assert [float(row["mixture"]) for row in rows[:2]] == [91.0, 94.0]
     assert {float(row["ngram"]) for row in rows} == {100.0}
+    pytest.importorskip("jinja2", reason="lidstone[report] is not installed")
     from lidstone.lab.report.page import page
 
     html = page(scored)

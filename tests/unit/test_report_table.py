@@ -55,11 +55,13 @@ def test_calibration_is_a_table_of_means_of_the_methods_whose_runs_all_have_it(t
         "method": "none", "temperature": pytest.approx(1.3), "perplexity": 25.0, "perplexity_after": 24.0,
         "ece": pytest.approx(0.06), "ece_after": pytest.approx(0.03), "brier": 0.6, "brier_after": 0.6,
     }  # fmt: skip
-    for text in (report.to_text(), report.to_markdown(), report.to_html(tmp_path / "page.html").read_text()):
+    for text in (report.to_text(), report.to_markdown()):
         assert "0.0600" in text and "expected calibration error" in text
     damaged = [replace(run, calibration={"temperature": "warm", "before": 3}) for run in none]
     without = Report.from_runs(damaged)
     assert without.calibration == [] and "calibration" not in without.to_text()
+    pytest.importorskip("jinja2", reason="lidstone[report] is not installed")
+    assert "0.0600" in report.to_html(tmp_path / "page.html").read_text()
 
 
 def test_higher_is_better_for_bleu_and_lower_for_perplexity(tmp_path: Path) -> None:
