@@ -10,20 +10,24 @@ differences are listed in docs/kenlm.md.
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
-from lidstone.ngram.scorer.blocks import score_one
+from lidstone.ngram.scorer.methods import OWNER, STATE_BYTES, method, score_sentence, score_word
 from lidstone.ngram.scorer.scorer import Scorer, Text, TextScores, padded, refuse_number
-from lidstone.ngram.scorer.step import STATE_SIZE, step
+from lidstone.ngram.scorer.step import WORDS
 from lidstone.text.raw import RawText, foreign_pieces, raw_text
+from lidstone.text.tokens import PADDING
 
 if TYPE_CHECKING:
     from lidstone.ngram.table import BackoffTable
@@ -38,9 +42,6 @@ __all__ = [
     "Model",
     "State",
 ]
-
-
-INFINITY = float("inf")
 
 
 class CannotRead(LidstoneError, OSError):
@@ -86,16 +87,19 @@ class State:
     States can be compared, hashed and copied: equal ones give the same scores.
     """
 
-    __slots__ = ("_address", "_model", "_values")
+    __slots__ = ("_data",)
 
     def __init__(self) -> None:
-        self._model: Scorer | None = None
-        self._values: NDArray[np.uint32] = np.zeros(STATE_SIZE, np.uint32)
-        self._address = self._values.ctypes.data
+        self._data = bytearray(STATE_BYTES)
 
-    def _key(self) -> tuple[int, bytes]:
-        length = int(self._values[0])
-        return length, self._values[1 : 1 + length].tobytes()
+    def _key(self) -> bytes:
+        """Its length and its words."""
+        return bytes(self._data[: WORDS + 4 * self._data[0]])
+
+    @property
+    def _model(self) -> int:
+        """The number of the model that wrote it."""
+        return int.from_bytes(self._data[OWNER:], "little")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
@@ -120,8 +124,7 @@ class State:
 
     def __copy__(self) -> State:
         copied = State()
-        copied._model = self._model
-        copied._values[:] = self._values
+        copied._data[:] = self._data
         return copied
 
     def __deepcopy__(self, memo: object = None) -> State:
@@ -129,6 +132,84 @@ class State:
 
     def __reduce__(self) -> Any:
         raise TypeError("a State cannot be pickled: it belongs to a model in this process")
+
+
+_NUMBERS = itertools.count(1)
+_MODELS: weakref.WeakValueDictionary[int, Scorer] = weakref.WeakValueDictionary()
+"""The models of this process by number; a number is never used again."""
+
+
+class _Calls:
+    """What the methods of a model do with arguments that the compiled ones (`scorer/methods.py`) leave to Python.
+
+    It holds none of these, nor the model: a model that nobody needs is freed at once.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer, self.number = scorer, next(_NUMBERS)
+        _MODELS[self.number] = scorer
+        self.context = [scorer.packed.address, self.number, State, scorer]
+        self.start = scorer.start.ljust(OWNER, b"\0") + self.number.to_bytes(8, "little")
+
+    def score(self, sentence: Text, bos: bool = True, eos: bool = True) -> float:
+        """log10 p(sentence </s> | <s>); without `<s>` where bos is false, without `</s>` where eos is false."""
+        return self.scorer.score(sentence, bos, eos)
+
+    def full_scores(self, sentence: Text, bos: bool = True, eos: bool = True) -> Iterator[tuple[float, int, bool]]:
+        """For each word, and `</s>` where eos is true: log10 p, length of the n-gram that matched, whether unknown."""
+        return iter(self.scorer.score_words(sentence, bos, eos))
+
+    def score_word(self, in_state: State, word: str, out_state: State) -> float:
+        """log10 p(word | in_state); out_state becomes the state after the word."""
+        return self.full_word(in_state, word, out_state)[0]
+
+    def full_word(self, in_state: State, word: str, out_state: State) -> tuple[float, int, bool]:
+        """The same, the length of the n-gram that matched and whether the word is unknown."""
+        states: tuple[object, object] = (in_state, out_state)
+        if not all(isinstance(state, State) for state in states):
+            raise InputError(
+                "a word is scored after a State, into a State", hint="BaseScore(in_state, word, out_state)"
+            )
+        before, after = State(), State()
+        before._data[:] = in_state._data
+        if in_state._data[0] and not _same_model(in_state._model, self.number):
+            raise InputError(
+                "this State belongs to another model",
+                hint="begin with BeginSentenceWrite or NullContextWrite of the model that scores",
+            )
+        before._data[OWNER:] = self.start[OWNER:]
+        usual = method(score_word, "BaseFullScore", _refuse_number, self.context, whole=True)
+        found: tuple[float, int, bool] = usual(before, padded(word)[: -len(PADDING)], after)
+        out_state._data[:] = after._data
+        return found
+
+
+def _refuse_number(*_: Any) -> None:
+    refuse_number()
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class _Compiled(Generic[Arguments, Result]):
+    """A method that is compiled when it is first asked for, and `unusual` for what it does not understand."""
+
+    def __init__(
+        self, unusual: Callable[Concatenate[_Calls, Arguments], Result], code: Callable[..., Any], *, whole: bool
+    ) -> None:
+        self.unusual, self.code, self.whole, self.__doc__ = unusual, code, whole, unusual.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Model, owner: type) -> Callable[Arguments, Result]:
+        calls = model._calls
+        unusual = self.unusual.__get__(calls)
+        made = method(self.code, self.name, unusual, calls.context, whole=self.whole)
+        if inspect.getattr_static(owner, self.name) is self:  # no class below has a method of this name
+            model.__dict__[self.name] = made
+        return made
 
 
 class Model:
@@ -143,9 +224,7 @@ class Model:
         except (LidstoneError, OSError) as error:
             reason, hint = getattr(error, "message", str(error)), getattr(error, "hint", "check the path")
             raise CannotRead(f"Cannot read model '{os.fsdecode(path)}' ({reason})", hint=hint) from error
-        self._layout = self._scorer.packed.layout
-        self._address = self._scorer.packed.address
-        self._ids: dict[str, int] = {}
+        self._calls = _Calls(self._scorer)
         self._rules: dict[Any, RawText] = {}
 
     @property
@@ -153,19 +232,15 @@ class Model:
         """The length of the longest n-gram."""
         return self._scorer.order
 
-    def score(self, sentence: Text, bos: bool = True, eos: bool = True) -> float:
-        """log10 p(sentence </s> | <s>); without `<s>` where bos is false, without `</s>` where eos is false."""
-        log10: float = score_one(self._layout, padded(sentence), bool(bos), bool(eos))
-        return log10 if log10 < INFINITY else refuse_number()
+    score = _Compiled(_Calls.score, score_sentence, whole=False)
+    full_scores = _Compiled(_Calls.full_scores, score_sentence, whole=True)
+    BaseScore = _Compiled(_Calls.score_word, score_word, whole=False)
+    _full_word = _Compiled(_Calls.full_word, score_word, whole=True)
 
     def perplexity(self, sentence: Text) -> float:
         """The perplexity of one sentence: 10^(-score / (words + 1))."""
         words = len((sentence if isinstance(sentence, bytes) else sentence.encode()).split()) + 1
         return float(10.0 ** (-self.score(sentence) / words))
-
-    def full_scores(self, sentence: Text, bos: bool = True, eos: bool = True) -> Iterator[tuple[float, int, bool]]:
-        """For each word, and `</s>` where eos is true: log10 p, length of the n-gram that matched, whether unknown."""
-        return iter(self._scorer.score_words(sentence, bos, eos))
 
     def score_lines(
         self, sentences: Sequence[Text], bos: bool = True, eos: bool = True, *, threads: int | None = None, **rules: Any
@@ -205,36 +280,15 @@ class Model:
 
     def BeginSentenceWrite(self, state: State) -> None:
         """Make it the state at the start of a sentence."""
-        self._scorer.begin(state._values)
-        state._model = self._scorer
+        state._data[:] = self._calls.start
 
     def NullContextWrite(self, state: State) -> None:
         """Make it the state without a history."""
-        state._values[0] = 0
-        state._model = self._scorer
-
-    def BaseScore(self, in_state: State, word: str, out_state: State) -> float:
-        """log10 p(word | in_state); out_state becomes the state after the word."""
-        if in_state._model is not self._scorer:
-            self._check(in_state)
-        number = self._ids.get(word)
-        if number is None:
-            number = self._index(word)
-        if out_state is in_state:
-            in_state = in_state.__copy__()
-        out_state._model = self._scorer
-        score: float = step(self._address, in_state._address, number, out_state._address)[0]
-        return score if score < INFINITY else refuse_number()
+        state._data[:] = bytes(STATE_BYTES)
 
     def BaseFullScore(self, in_state: State, word: str, out_state: State) -> FullScoreReturn:
         """`BaseScore` with the length of the n-gram that matched and whether the word is unknown."""
-        self._check(in_state)
-        number = self._index(word)
-        before = in_state.__copy__() if out_state is in_state else in_state
-        out_state._model = self._scorer
-        return FullScoreReturn(
-            *self._scorer.advance(before._values, number, out_state._values), number == self._scorer.unk
-        )
+        return FullScoreReturn(*self._full_word(in_state, word, out_state))
 
     def __contains__(self, word: Text) -> bool:
         return word in self._scorer
@@ -245,26 +299,12 @@ class Model:
     def __reduce__(self) -> Any:
         return type(self), (self.path,)
 
-    def _index(self, word: str) -> int:
-        """The id of a word; those of known words are kept."""
-        number = self._scorer.index(word)
-        if number != self._scorer.unk:
-            self._ids[word] = number
-        return number
-
-    def _check(self, state: State) -> None:
-        """Refuse the state of another model; a new state belongs to none."""
-        if state._values[0] and not _same_model(state._model, self._scorer):
-            raise InputError(
-                "this State belongs to another model",
-                hint="begin with BeginSentenceWrite or NullContextWrite of the model that scores",
-            )
-
 
 class LanguageModel(Model):
     """The old name of `Model`."""
 
 
-def _same_model(one: Scorer | None, other: Scorer | None) -> bool:
+def _same_model(one: int, other: int) -> bool:
     """Whether states of one mean the same to the other: the same object, or two loaded from equal files."""
-    return one is other or (one is not None and other is not None and one.fingerprint == other.fingerprint)
+    models = _MODELS.get(one), _MODELS.get(other)
+    return one == other or (None not in models and len({model.fingerprint for model in models if model}) == 1)

@@ -13,7 +13,7 @@ import pytest
 import lidstone
 
 PACKAGE = Path(lidstone.__file__).parent
-ANYONE = {"errors", "files", "kernel_cache", "parallel", "progress"}
+ANYONE = {"errors", "files", "jit", "kernel_cache", "parallel", "progress"}
 ANYONE |= {"ray_cluster"}
 TOOLKIT = {"text", "ngram", "loss"}
 LIBRARY = TOOLKIT | {"hf"}

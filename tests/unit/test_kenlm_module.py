@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import gc
 import io
 import pickle
+import weakref
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -143,16 +146,90 @@ def test_lines_at_once_equal_lines_one_by_one(model: kenlm.Model) -> None:
             assert model.score_lines(mixed, *flags, threads=threads).tolist() == expected
 
 
+def one_by_one(model: kenlm.Model, words: list[str], bos: bool) -> list[tuple[float, int, bool]]:
+    state, found = kenlm.State(), []
+    (model.BeginSentenceWrite if bos else model.NullContextWrite)(state)
+    for word in words:
+        scored = model.BaseFullScore(state, word, state)
+        found.append((scored.log_prob, scored.ngram_length, scored.oov))
+    return found
+
+
+class Text(str):
+    """A text of another type."""
+
+
+class Bytes(bytes):
+    """The same."""
+
+
+def test_unusual_arguments_get_the_same_answers(model: kenlm.Model) -> None:
+    """Keywords, flags that are no bools, bytes, types of one's own, a text of five thousand words."""
+    usual = model.score("rain on", False, False)
+    for text in ("rain on", b"rain on", Text("rain on"), Bytes(b"rain on")):
+        assert model.score(text, 0, []) == model.score(text, eos=False, bos=False) == usual  # type: ignore[arg-type]
+        assert [p for p, *_ in model.full_scores(sentence=text, eos=False)] == [-0.25, -0.0625]
+    many = ["rain"] * 5000
+    assert list(model.full_scores(" ".join(many), True, False)) == one_by_one(model, many, True)
+    start, after, other = kenlm.State(), kenlm.State(), kenlm.State()
+    model.BeginSentenceWrite(start)
+    for word in ("rain", b"rain", Text("rain"), Bytes(b"rain")):
+        assert model.BaseScore(start, word=word, out_state=after) == model.BaseScore(start, word, other) == -0.25
+        assert after == other
+
+
+class OwnState(kenlm.State):
+    """A class below that of states."""
+
+
+def test_states_and_models_may_be_subclassed(path: Path) -> None:
+    class Loud(kenlm.Model):
+        def score(self, sentence: str, bos: bool = True, eos: bool = True) -> float:
+            return -super().score(sentence, bos, eos)
+
+    model, state = Loud(path), OwnState()
+    assert model.score("rain on") == model.score("rain on") == 1.3125
+    model.BeginSentenceWrite(state)
+    assert model.BaseScore(state, "rain", state) == -0.25 and model.BaseScore(state, "on", state) == -0.0625
+
+
+def test_wrong_arguments_are_refused(model: kenlm.Model) -> None:
+    state, anything = kenlm.State(), cast("Any", model)
+    for wrong in (lambda: anything.BaseScore(state, "rain"), lambda: anything.BaseScore("rain", state, state)):
+        with pytest.raises((InputError, TypeError)):
+            wrong()
+    with pytest.raises(TypeError, match="sentence"):
+        anything.score()
+    with pytest.raises(TextError, match="not valid Unicode"):
+        model.BaseScore(state, "\ud800", state)
+
+
+def test_a_model_is_freed_with_its_last_method(path: Path) -> None:
+    gc.disable()
+    try:
+        model = kenlm.Model(path)
+        score, scorer = model.score, weakref.ref(model._scorer)
+        state = kenlm.State()
+        model.BaseScore(state, "rain", state)
+        del model
+        assert score("rain on") == -1.3125 and scorer() is not None
+        del score
+        assert scorer() is None
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("eos", [True, False])
 def test_blocks_of_lines_equal_word_by_word(model: kenlm.Model, bos: bool, eos: bool) -> None:
-    """Lines of all lengths around the size of a block, against the plain loop that `full_scores` runs."""
+    """Lines of all lengths around the size of a block, against a plain loop over words and states."""
     draw = np.random.default_rng(4)
     sizes = [0, 1, 2, 0, 0, BLOCK - 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3, 0, *range(40)]
     lines = [" ".join(draw.choice(["rain", "on", "snow", "<s>"], size)) for size in sizes]
     found = model._scorer.score_lines(lines, bos, eos)
     for i, line in enumerate(lines):
-        words = list(model.full_scores(line, bos, eos))
+        words = one_by_one(model, [*line.split(), *["</s>"] * eos], bos)
+        assert words == list(model.full_scores(line, bos, eos))
         assert found.log10[i] == sum(p for p, _, _ in words)  # binary fractions: no rounding
         assert found.words[i] == sizes[i] and found.oov[i] == sum(oov for _, _, oov in words)
 

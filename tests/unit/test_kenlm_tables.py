@@ -8,9 +8,27 @@ import numpy as np
 import pytest
 
 from lidstone.errors import TextError
+from lidstone.jit import kernel
 from lidstone.ngram.scorer import build
 from lidstone.ngram.scorer.scorer import BATCH, cut_batches, joined
-from lidstone.text.hash_tables import GROUP, empty_groups, fill, find, find_in_group, group_of
+from lidstone.text import hash_tables
+from lidstone.text.hash_tables import GROUP, GROUPED, empty_groups, fill
+
+
+@kernel
+def find(table, groups, value, key):
+    return hash_tables.find(table, groups, value, GROUPED, key)
+
+
+@kernel
+def find_in_group(begin, value, key):
+    return hash_tables.find_in_group(begin, value, key)
+
+
+@kernel
+def group_of(groups, key):
+    return hash_tables.group_of(groups, key)
+
 
 ENTRIES = {"longest": build._LONGEST, "middle": build._MIDDLE}
 
@@ -29,7 +47,7 @@ def test_every_key_is_found_and_no_other(kind, crowded):
     known, groups = dict(zip(keys.tolist(), values.tolist(), strict=True)), len(table) // GROUP
     value = ENTRIES[kind].itemsize
     for key in [*keys.tolist(), *(keys ^ np.uint64(1 << 20)).tolist(), 0]:
-        at = find(addresses[0], groups, value, 1, np.uint64(key))
+        at = find(addresses[0], groups, value, np.uint64(key))
         found = table[at - addresses[0] :][:4].view(np.float32)[0] if at else None
         assert found == known.get(key)
 
@@ -40,7 +58,8 @@ def test_a_group_says_whether_keys_have_passed_it(each, value):
     keys = np.unique(np.random.default_rng(1).integers(1, 1 << 63, 900, dtype=np.uint64))
     groups = len(keys) // each + 1  # nearly all are full
     table = empty_groups(groups)
-    fill(table.ctypes.data, groups, value, keys, np.arange(len(keys), dtype=np.uint64))
+    numbers = np.arange(len(keys), dtype=np.uint64)
+    fill(table.ctypes.data, groups, value, keys, numbers.ctypes.data)
     lines = table.reshape(groups, 8)
     at = [int(np.flatnonzero((lines[:, :each] == key).any(axis=1))[0]) for key in keys]
     passed = {

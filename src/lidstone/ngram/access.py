@@ -21,9 +21,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
+
+from lidstone.jit import kernel
 
 DEPTH = 8
 """No n-gram has more words."""
@@ -237,13 +239,13 @@ def _prob_of_rows(values, first, words, suffixes, backoffs, history, node, chain
     return probability
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_child(first, words, node, word):  # type: ignore[no-untyped-def]
     """The child of `node` with this word, or -1."""
     return find_between(words, at(first, node), at(first, node + 1), word)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_between(words, low, high, word):  # type: ignore[no-untyped-def]
     """Which of the siblings low..high has this word, or -1: a binary search."""
     end = high
@@ -256,7 +258,7 @@ def find_between(words, low, high, word):  # type: ignore[no-untyped-def]
     return low if low < end and at(words, low) == word else -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bits_at(data, width, i):  # type: ignore[no-untyped-def]
     """Number i of a packed array."""
     bit = np.uint64(i) * np.uint64(width)
@@ -266,7 +268,7 @@ def bits_at(data, width, i):  # type: ignore[no-untyped-def]
     return np.int64((data[word] >> shift | above) & mask)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ascending_at(data, width, high, i):  # type: ignore[no-untyped-def]
     """Number i of an ascending array: a binary search finds its high bits."""
     low, end = 0, len(high)
@@ -279,7 +281,7 @@ def ascending_at(data, width, high, i):  # type: ignore[no-untyped-def]
     return np.int64(low - 1) << np.int64(width) | bits_at(data, width, i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def value_of(code, low, step):  # type: ignore[no-untyped-def]
     """The value of one code."""
     if code < 2:
@@ -287,7 +289,7 @@ def value_of(code, low, step):  # type: ignore[no-untyped-def]
     return np.int64(low + (np.int64(code) - 2) * step).view(np.float64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def read_all(array, start, out):  # type: ignore[no-untyped-def]
     """Let `out` be the numbers from `start` on."""
     for i in range(len(out)):

@@ -18,10 +18,10 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.jit import kernel
 from lidstone.ngram.count_kernels import AHEAD, cut_children
 from lidstone.ngram.trie import Trie, sum_children
 from lidstone.parallel import threads_for
@@ -74,7 +74,7 @@ def _places(trie: Trie, shares: int) -> NDArray[np.int64]:
     return places
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_suffixes(suffixes, begins, ends, adjusted):  # type: ignore[no-untyped-def]
     """Add 1 to the suffix of every node of the ranges."""
     for begin, end in zip(begins, ends):  # noqa: B905
@@ -107,7 +107,7 @@ def without_start(values: Ints, trie: Trie, start: int) -> Ints:
     return values
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_between(suffixes, bounds, start, window):  # type: ignore[no-untyped-def]
     """Count the links that lead into a window; those of the n-grams bounds[i]..bounds[i + 1] ascend."""
     stop = start + len(window)
@@ -202,7 +202,7 @@ def tally(parts: Iterable[Ints], largest: int) -> NDArray[np.int64]:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_values(values, histogram):  # type: ignore[no-untyped-def]
     """Add how many values are 0, 1, .. to a histogram, the last entry for all that are larger; is one negative?"""
     last, negative = np.uint64(len(histogram) - 1), False

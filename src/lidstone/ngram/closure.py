@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from lidstone.jit import helper, kernel
 from lidstone.ngram.trie import Trie
 from lidstone.ngram.union import first_children
+from lidstone.text.memory import load_u32, store_i64, store_u32
 
 Ngrams = NDArray[np.int32]
 
@@ -40,7 +41,8 @@ def close(given: list[Ngrams]) -> list[ClosedLevel]:
     ([[0, 1], [1, 2], [2, 0]], [1], [2])
     """
     closed: list[Ngrams] = []
-    links, repeated = [], []
+    links: list[tuple[NDArray[np.integer], NDArray[np.integer]]] = []
+    repeated = []
     if not given:
         return []
     above = np.empty((0, len(given) + 2), np.int32)
@@ -73,51 +75,51 @@ def build(levels: list[ClosedLevel], vocab_size: int) -> tuple[Trie, list[NDArra
     return Trie(np.array(bounds), all_words, all_suffixes, first), nodes
 
 
-@njit(cache=True, nogil=True)
-def _complete(given, above):  # type: ignore[no-untyped-def]
+def _complete(given: Ngrams, above: Ngrams) -> tuple[Ngrams, NDArray[np.int64], NDArray[np.int64], int]:
     """`given`, and the prefixes and suffixes of `above` that it lacks; where in it each prefix and suffix stands."""
-    size, order = given.shape
-    ngrams = np.empty((size + 2 * len(above), order), np.int32)
-    bits = np.int64(np.log2(len(ngrams) + 8)) + 2
-    slots = np.full(1 << bits, -1, np.int32)  # at least twice as many as n-grams
+    ngrams = np.empty((len(given) + 2 * len(above), given.shape[1]), np.int32)
+    ngrams[: len(given)] = given
+    slots = np.full(1 << (len(ngrams) + 8).bit_length() + 1, -1, np.int32)  # at least twice as many as n-grams
     prefixes, suffixes = np.empty(len(above), np.int64), np.empty(len(above), np.int64)
-    end, repeated = 0, -1
-    for i in range(size):
-        ngrams[end] = given[i]
-        found = _insert(slots, ngrams, end)
-        if found < end and repeated < 0:
-            repeated = i
-        end += 1
-    for i in range(len(above)):
-        ngrams[end] = above[i, :order]
-        prefixes[i] = _insert(slots, ngrams, end)
-        end += prefixes[i] == end
-        ngrams[end] = above[i, 1:]
-        suffixes[i] = _insert(slots, ngrams, end)
-        end += suffixes[i] == end
+    above, arrays = np.ascontiguousarray(above), (ngrams, above, slots, prefixes, suffixes)
+    sizes = ngrams.shape[1], len(given), len(above), len(slots)
+    end, repeated = _enter(*sizes, *(array.ctypes.data for array in arrays))
     return ngrams[:end].copy(), prefixes, suffixes, repeated
 
 
-@njit(cache=True, nogil=True)
-def _insert(slots, ngrams, new):  # type: ignore[no-untyped-def]
-    """Open addressing: the number of the n-gram that equals ngrams[new], or `new`, now entered."""
-    key = np.uint64(0)
-    for word in ngrams[new]:
-        key = (key ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
+@kernel
+def _enter(order, size, more, room, ngrams, above, slots, prefixes, suffixes):  # type: ignore[no-untyped-def]
+    """The loop of `_complete`: how many n-grams there are, and the first of the given ones that was there before."""
+    repeated, end = np.int64(-1), size
+    for i in range(size):
+        if _insert(slots, room, ngrams, order, i) < i and repeated < 0:
+            repeated = np.int64(i)
+    for i in range(2 * more):
+        part = i & 1  # its prefix, then its suffix
+        for k in range(order):
+            store_u32(ngrams + 4 * (order * end + k), load_u32(above + 4 * ((order + 1) * (i >> 1) + part + k)))
+        found = _insert(slots, room, ngrams, order, end)
+        end += found == end
+        store_i64((suffixes if part else prefixes) + 8 * (i >> 1), found)
+    return end, repeated
+
+
+@helper
+def _insert(slots, room, ngrams, order, new):  # type: ignore[no-untyped-def]
+    """Open addressing: the number of the n-gram that equals number `new`, or `new`, now entered."""
+    key, own = np.uint64(0), ngrams + 4 * order * new
+    for i in range(order):
+        key = (key ^ np.uint64(load_u32(own + 4 * i))) * np.uint64(0x9E3779B97F4A7C15)
         key ^= key >> np.uint64(32)
-    slot = np.int64(key & np.uint64(len(slots) - 1))
-    while slots[slot] >= 0:
-        old = slots[slot]
-        if _equal(ngrams, old, new):
+    slot = np.int64(key & np.uint64(room - 1))
+    while True:
+        old = np.int64(np.int32(load_u32(slots + 4 * slot)))
+        if old < 0:
+            store_u32(slots + 4 * slot, new)
+            return new
+        same = True
+        for i in range(order):
+            same &= load_u32(ngrams + 4 * (order * old + i)) == load_u32(own + 4 * i)
+        if same:
             return old
-        slot = (slot + 1) & (len(slots) - 1)
-    slots[slot] = new
-    return new
-
-
-@njit(cache=True, nogil=True)
-def _equal(ngrams, one, other):  # type: ignore[no-untyped-def]
-    same = True
-    for i in range(ngrams.shape[1]):
-        same &= ngrams[one, i] == ngrams[other, i]
-    return same
+        slot = (slot + 1) & (room - 1)

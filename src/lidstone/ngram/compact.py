@@ -21,10 +21,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.jit import kernel
 from lidstone.ngram.access import PackedFirst, PackedSuffixes, PackedWords, Quantised, Words64, read_all, suffix_of
 from lidstone.ngram.query import rows_of
 from lidstone.ngram.trie import Trie
@@ -204,7 +204,7 @@ def pack_ascending(values: NDArray[np.integer]) -> PackedFirst:
     return PackedFirst(pack(values, width), width, high, count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pack(values, width, data):  # type: ignore[no-untyped-def]
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     for i in range(len(values)):
@@ -310,7 +310,7 @@ def read_trie(levels: NDArray[np.int64], arrays: dict[str, NDArray[Any]], widths
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_suffixes(first, words, packed, suffixes):  # type: ignore[no-untyped-def]
     """Those of histories as stored, those of the highest order by search; -1 where one is missing."""
     for history in range(len(first) - 1):

@@ -9,15 +9,15 @@ other integers, to count from the end, at every access.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lidstone.jit import kernel
 from lidstone.text.memory import prefetch_item
 
 AHEAD = 32
 """How many entries before its use a word is asked for: about as long as memory takes to answer."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_words(stream, begin, end, eos, counts):  # type: ignore[no-untyped-def]
     """Count the words of a part of the stream; whether `eos` ends every sentence that ends in it."""
     bos, closed = stream[0], True
@@ -30,7 +30,7 @@ def count_words(stream, begin, end, eos, counts):  # type: ignore[no-untyped-def
     return closed and (end < len(stream) or before == eos)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_by_word(stream, begin, end, starts, entries, pairs):  # type: ignore[no-untyped-def]
     """The entries of the unigrams of a part of the stream, sorted by word."""
     before = stream[begin - 1] if begin else stream[0]
@@ -41,14 +41,14 @@ def sort_by_word(stream, begin, end, starts, entries, pairs):  # type: ignore[no
         before = word
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def without(eos, counts, words, left):  # type: ignore[no-untyped-def]
     """Let left = counts, and 0 for the nodes that end with eos."""
     for node in range(len(counts)):
         left[node] = counts[node] if words[node] != eos else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def followed(stream, entries, counts, base, length):  # type: ignore[no-untyped-def]
     """How many occurrences of each node have a next word in their sentence."""
     bos = stream[0]
@@ -60,7 +60,7 @@ def followed(stream, entries, counts, base, length):  # type: ignore[no-untyped-
     return left
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sums_at(values, positions):  # type: ignore[no-untyped-def]
     """The sum of the values before each position; positions are ascending."""
     sums = np.empty(len(positions), np.int64)
@@ -73,7 +73,7 @@ def sums_at(values, positions):  # type: ignore[no-untyped-def]
     return sums
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_pairs(stream, begin, end, shares, pairs):  # type: ignore[no-untyped-def]
     """pairs[w, t]: how many pairs of a part of the stream begin with w and go on with a word of share t."""
     bos, before = stream[0], stream[max(begin, 1) - 1]
@@ -84,7 +84,7 @@ def count_pairs(stream, begin, end, shares, pairs):  # type: ignore[no-untyped-d
         before = word
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_children(first, words, cuts, places):  # type: ignore[no-untyped-def]
     """places[w, t]: the first child of w whose word is not below cuts[t], counted from the first 2-gram."""
     base = first[0]
@@ -101,7 +101,7 @@ def cut_children(first, words, cuts, places):  # type: ignore[no-untyped-def]
             places[word, share] = at - base
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def extend(stream, entries, starts, extended, shift, word_before):  # type: ignore[no-untyped-def]
     """From the order by k-grams to that by (k+1)-grams; until `group`, an entry holds the node of its suffix.
 
@@ -121,7 +121,7 @@ def extend(stream, entries, starts, extended, shift, word_before):  # type: igno
         starts[word] += np.uint32(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def extend_last(entries, starts, extended):  # type: ignore[no-untyped-def]
     """`extend` to the top order, where entries hold the word before: the text is not needed."""
     for entry in entries:
@@ -130,7 +130,7 @@ def extend_last(entries, starts, extended):  # type: ignore[no-untyped-def]
         starts[word] += np.uint32(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_groups(entries, followed, shift):  # type: ignore[no-untyped-def]
     """How many nodes `group` makes of these entries."""
     nodes, i = 0, 0
@@ -145,7 +145,7 @@ def count_groups(entries, followed, shift):  # type: ignore[no-untyped-def]
     return nodes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def group(entries, followed, base, node, shift, first, words, suffixes, counts):  # type: ignore[no-untyped-def]
     """Runs of one suffix under one parent are one new node, from `node` on; the entries are given its id."""
     i, end = 0, 0

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.jit import kernel
 from lidstone.ngram.query import rows_of
 from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import Trie, restrict, sum_children
@@ -121,7 +121,7 @@ def _largest(needed: Floats, size: int, trie: Trie) -> NDArray[np.bool_]:
     return keep
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score(first, suffixes, probs, backoffs, joint, lower, scores):  # type: ignore[no-untyped-def]
     for history in range(len(backoffs)):
         left = backoffs[history] * lower[history]
@@ -139,7 +139,7 @@ def _score(first, suffixes, probs, backoffs, joint, lower, scores):  # type: ign
                 scores[node] = max(-joint[history] * change, 0.0)  # a distance; rounding may say otherwise
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _raise_needed(scores, parents, suffixes, words):  # type: ignore[no-untyped-def]
     for node in range(len(scores) - 1, words - 1, -1):
         for needed in (parents[node], suffixes[node]):

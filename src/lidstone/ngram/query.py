@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from lidstone.jit import kernel, pasted
 from lidstone.ngram.access import Values, at, chain_for, find_child, full_prob, size_of, suffix_of, with_row
 from lidstone.ngram.trie import Trie
 from lidstone.parallel import cores
@@ -54,7 +54,7 @@ def matches(
     return logprobs, np.searchsorted(trie.levels, nodes, "right").astype(np.int32)
 
 
-@njit(cache=True, nogil=True, inline="always")  # a call would count references to all arrays
+@pasted  # a call would count references to all arrays
 def _match(first, words, suffixes, values, backoffs, state, word, chain):  # type: ignore[no-untyped-def]
     """p(word | state), the longest known n-gram that ends in the word, and its history."""
     weight, node, history = 1.0, np.int64(-1), np.int64(state)
@@ -68,7 +68,7 @@ def _match(first, words, suffixes, values, backoffs, state, word, chain):  # typ
     return weight * full_prob(values, first, words, suffixes, backoffs, history, node, chain), node, history
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _step(first, words, suffixes, values, backoffs, state, word, chain):  # type: ignore[no-untyped-def]
     """Ln p(word | state), and the state after the word."""
     probability, node, history = _match(first, words, suffixes, values, backoffs, state, word, chain)
@@ -76,7 +76,7 @@ def _step(first, words, suffixes, values, backoffs, state, word, chain):  # type
     return logprob, state_of(first, words, suffixes, backoffs, history, node)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def state_of(first, words, suffixes, backoffs, history, node):  # type: ignore[no-untyped-def]
     """The longest suffix of a node, which follows `history`, that can be a history and makes a difference."""
     state = np.int64(node)
@@ -87,7 +87,7 @@ def state_of(first, words, suffixes, backoffs, history, node):  # type: ignore[n
     return state
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _score(first, words, suffixes, values, backoffs, bos, stream):  # type: ignore[no-untyped-def]
     """The log-probability of each token, and the node of the longest n-gram that ends with it."""
     logprobs, nodes, chain = np.empty(len(stream)), np.empty(len(stream), np.int64), chain_for(values)
@@ -105,13 +105,13 @@ def _score(first, words, suffixes, values, backoffs, bos, stream):  # type: igno
     return logprobs[:end].copy(), nodes[:end].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def one_step(first, words, suffixes, values, backoffs, state, word):  # type: ignore[no-untyped-def]
     """Ln p(word | state), and the state after the word."""
     return _step(first, words, suffixes, values, backoffs, state, word, chain_for(values))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def many_steps(first, words, suffixes, values, backoffs, states, targets, logprobs, after):  # type: ignore[no-untyped-def]
     """`one_step` for each pair of a state and a word."""
     chain = chain_for(values)
@@ -119,7 +119,7 @@ def many_steps(first, words, suffixes, values, backoffs, states, targets, logpro
         logprobs[i], after[i] = _step(first, words, suffixes, values, backoffs, states[i], targets[i], chain)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  # type: ignore[no-untyped-def]
     """p(target | state) for each pair."""
     values = Values(rows, base)
@@ -129,7 +129,7 @@ def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # type: ignore[no-untyped-def]
     """out[i] = the whole distribution after states[i], by the equation of `table.py`.
 
@@ -153,7 +153,7 @@ def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # typ
                 out[i, word] = max(with_row(rows, child, weights[level], out[i, word]), 0.0)  # rounding may fall below
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ngram_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
     """p(w|h) of every n-gram hw, one per node, lower orders first; zero for `<s>`.
 
@@ -175,7 +175,7 @@ def rows_of(trie: Trie, probs: NDArray[np.float64], backoffs: NDArray[np.float64
     return rows
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _subtract_lower(first, suffixes, probs, backoffs, rows):  # type: ignore[no-untyped-def]
     for history in range(len(backoffs)):
         for node in range(first[history], first[history + 1]):

@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.jit import kernel
 from lidstone.ngram.access import find_child as find_child
 from lidstone.parallel import over_ranges
 
@@ -179,7 +179,7 @@ def sum_children(first: NDArray[np.integer], values: NDArray[Any]) -> NDArray[An
     return sums
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sum_children(first, values, sums):  # type: ignore[no-untyped-def]
     """Compensated (Kahan): a history may have a million followers, and its probabilities must still sum to one."""
     for node in range(len(sums)):

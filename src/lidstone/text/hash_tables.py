@@ -11,12 +11,14 @@ the first one. Our tables hold key 0 as key 1; KenLM's hold it as it is, in a sl
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numpy.typing import NDArray
 
+from lidstone.jit import helper, inlined, kernel
 from lidstone.text.memory import address_of, equal_u64, load_u32, load_u64, prefetch, store_u32, store_u64
 
+GROUPED = np.bool_(True)
+"""That a table is one of ours."""
 GROUP = 64
 """Bytes of a group: a cache line, at an address that is a multiple of 64."""
 
@@ -37,13 +39,13 @@ def empty_groups(groups: int) -> NDArray[np.uint64]:
     return room[start : start + 8 * groups]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def group_of(groups, key):  # type: ignore[no-untyped-def]
     """Where in a table of groups the search for a key begins: its upper half, scaled; no division."""
     return np.int64(((key >> np.uint64(32)) * np.uint64(groups)) >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def ask_for(table, slots, value, grouped, key):  # type: ignore[no-untyped-def]
     """Begin to bring the memory where the search for a key begins into the cache."""
     if grouped:
@@ -52,22 +54,28 @@ def ask_for(table, slots, value, grouped, key):  # type: ignore[no-untyped-def]
         prefetch(table + np.int64(key % np.uint64(slots)) * (8 + value))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def find(table, slots, value, grouped, key):  # type: ignore[no-untyped-def]
     """The address of the value of this key, or 0. `slots` counts groups, or the entries of KenLM's tables.
 
     `value` is the size of the values. Most keys are found, or seen to be missing, in the group where the search begins:
     that is the part without a call.
     """
-    if not grouped:
-        return find_in_slots(table, slots, value, key)
+    if grouped:
+        return find_grouped(table, slots, value, key)
+    return find_in_slots(table, slots, value, key)
+
+
+@inlined
+def find_grouped(table, slots, value, key):  # type: ignore[no-untyped-def]
+    """`find` in our tables."""
     key |= np.uint64(key == 0)
     group = group_of(slots, key)
     at, going_on = find_in_group(table + group * GROUP, value, key)
     return find_later(table, slots, value, group, key) if going_on else at
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def find_in_group(begin, value, key):  # type: ignore[no-untyped-def]
     """The address of the key's value in this group, or 0; and whether it may be in a later group.
 
@@ -81,7 +89,7 @@ def find_in_group(begin, value, key):  # type: ignore[no-untyped-def]
     return (np.int64(0) if missing else at), missing & (last != 0) & (last < before)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def find_later(table, groups, value, group, key):  # type: ignore[no-untyped-def]
     """The address of the key's value in a group after this one, or 0: once around at most."""
     for _ in range(groups):
@@ -92,7 +100,7 @@ def find_later(table, groups, value, group, key):  # type: ignore[no-untyped-def
     return np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def find_in_slots(table, slots, value, key):  # type: ignore[no-untyped-def]
     """KenLM's tables. A damaged one may have no empty entry: the search ends after one round."""
     slot = np.int64(key % np.uint64(slots))
@@ -107,7 +115,7 @@ def find_in_slots(table, slots, value, key):  # type: ignore[no-untyped-def]
     return np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def insert_in_slots(table, slots, size, keys, places):  # type: ignore[no-untyped-def]
     """Enter keys into an empty table of KenLM, bytes of so many slots of this size, and say which slot each has."""
     address = address_of(table)
@@ -119,18 +127,18 @@ def insert_in_slots(table, slots, size, keys, places):  # type: ignore[no-untype
         places[i] = slot
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill(table, groups, value, keys, values):  # type: ignore[no-untyped-def]
-    """Enter all keys with their values, numbers of 4 or 8 bytes."""
+    """Enter all keys with their values, numbers of 4 or 8 bytes at the address `values`."""
     for i in range(len(keys)):
         at = insert(table, groups, value, keys[i])
         if value == 4:
-            store_u32(at, np.uint32(values[i]))
+            store_u32(at, load_u32(values + 4 * i))
         else:
-            store_u64(at, np.uint64(values[i]))
+            store_u64(at, load_u64(values + 8 * i))
 
 
-@njit(cache=True, nogil=True)
+@helper
 def insert(table, groups, value, key):  # type: ignore[no-untyped-def]
     """Enter a key that is not there into the first group with room; the address of its value, which is to be written.
 
@@ -155,7 +163,7 @@ def insert(table, groups, value, key):  # type: ignore[no-untyped-def]
     return begin + 8 * each + value * place
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _swap_last(begin, each, value):  # type: ignore[no-untyped-def]
     """Exchange the last two entries of a group."""
     keys, values = begin + 8 * each - 16, begin + 8 * each + value * (each - 2)

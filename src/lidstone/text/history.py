@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from lidstone.jit import kernel
 from lidstone.parallel import equal_ranges, over_ranges, threads_for
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int
     return stream
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _stream_size(ids, begin, end, boundary, events, bos):  # type: ignore[no-untyped-def]
     """How many ids of the stream a part of the ids becomes."""
     size, before = 0, ids[begin - 1] if begin else bos
@@ -120,7 +120,7 @@ def _stream_size(ids, begin, end, boundary, events, bos):  # type: ignore[no-unt
     return size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_stream(ids, begin, end, boundary, events, bos, stream):  # type: ignore[no-untyped-def]
     at, before = 0, ids[begin - 1] if begin else bos
     for token in ids[begin:end]:

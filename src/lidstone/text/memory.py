@@ -11,11 +11,16 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 SIGN = np.uint32(0x80000000)
 """The sign bit of a float32; alone it is -0.0."""
+
+
+def address_of_bytes(data: bytes) -> int:
+    """Where the first byte stands, for a call of compiled code; the bytes must stay alive."""
+    return np.frombuffer(data, np.uint8).ctypes.data
 
 
 @intrinsic
@@ -29,27 +34,27 @@ def address_of(typing: Any, array: Any) -> Any:
     return types.int64(array), generate
 
 
-def _loader(width: int, kind: Any) -> Any:
+def _loader(kind: Any, number: Any) -> Any:
     def load(typing: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], ir.IntType(width).as_pointer())
-            return builder.load(pointer, align=1)
+            return builder.load(builder.inttoptr(arguments[0], number.as_pointer()), align=1)
 
         return kind(types.int64), generate
 
     return intrinsic(load)
 
 
-load_u8 = _loader(8, types.uint8)
-load_u32 = _loader(32, types.uint32)
-load_u64 = _loader(64, types.uint64)
-load_i64 = _loader(64, types.int64)
+load_u8 = _loader(types.uint8, ir.IntType(8))
+load_u32 = _loader(types.uint32, ir.IntType(32))
+load_u64 = _loader(types.uint64, ir.IntType(64))
+load_i64 = _loader(types.int64, ir.IntType(64))
+load_f32 = _loader(types.float32, ir.FloatType())
 
 
-def _storer(width: int, kind: Any) -> Any:
+def _storer(kind: Any, number: Any) -> Any:
     def store(typing: Any, address: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(width).as_pointer()), align=1)
+            builder.store(arguments[1], builder.inttoptr(arguments[0], number.as_pointer()), align=1)
             return context.get_dummy_value()
 
         return types.void(types.int64, kind), generate
@@ -57,9 +62,56 @@ def _storer(width: int, kind: Any) -> Any:
     return intrinsic(store)
 
 
-store_u8 = _storer(8, types.uint8)
-store_u32 = _storer(32, types.uint32)
-store_u64 = _storer(64, types.uint64)
+store_u8 = _storer(types.uint8, ir.IntType(8))
+store_u32 = _storer(types.uint32, ir.IntType(32))
+store_u64 = _storer(types.uint64, ir.IntType(64))
+store_i64 = _storer(types.int64, ir.IntType(64))
+store_f32 = _storer(types.float32, ir.FloatType())
+store_f64 = _storer(types.float64, ir.DoubleType())
+
+
+def _item_loader(kind: Any, number: Any) -> Any:
+    def load(typing: Any, array: Any, place: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            first = builder.inttoptr(arguments[0], number.as_pointer())
+            return builder.load(builder.gep(first, arguments[1:]))
+
+        return kind(types.int64, types.int64), generate
+
+    return intrinsic(load)
+
+
+load_item = _item_loader(types.int64, ir.IntType(64))
+"""array[place] of an array given by address; loops over these are compiled to instructions for many numbers at once."""
+load_item_u32 = _item_loader(types.uint32, ir.IntType(32))
+load_item_f32 = _item_loader(types.float32, ir.FloatType())
+
+
+@intrinsic
+def store_item_f32(typing: Any, array: Any, place: Any, value: Any) -> Any:
+    """array[place] = value."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
+        builder.store(arguments[2], builder.gep(first, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float32), generate
+
+
+@intrinsic
+def scratch(typing: Any, size: Any) -> Any:
+    """The address of so many bytes, a constant, on the stack of the function: not cleared, and gone when it returns."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        with builder.goto_entry_block():  # not numba's alloca_once, which clears the room byte by byte
+            room = builder.alloca(ir.ArrayType(ir.IntType(8), size.literal_value))
+        room.align = 64
+        return builder.ptrtoint(room, ir.IntType(64))
+
+    return types.int64(size), generate
 
 
 @intrinsic
@@ -77,10 +129,14 @@ def equal_u64(typing: Any, address: Any, key: Any) -> Any:
     return types.int64(types.int64, types.uint64), generate
 
 
-@njit(cache=True, nogil=True, forceinline=True)
-def as_float(bits: Any) -> Any:
+@intrinsic
+def as_float(typing: Any, bits: Any) -> Any:
     """The float32 with these bits."""
-    return np.uint32(bits).view(np.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.uint32), generate
 
 
 @intrinsic

@@ -313,7 +313,9 @@ class WordReader:
     def _intern(self, text: npt.NDArray[np.uint8]) -> int:
         table = interning.WordTable(self.groups, self.arena, self.starts)
         rules = self.fixed, self.unknown, self.eos, self.blank
-        read: int = interning.intern(text, table, self.meaning, *rules, self.all_ids, self.state)
+        meaning = self.meaning.ctypes.data, len(self.meaning)
+        written = self.all_ids.ctypes.data, self.state.ctypes.data
+        read: int = interning.intern(text.ctypes.data, text.size - 8, table.address, *meaning, *rules, *written)
         return read
 
     def _reserve(self, size: int) -> None:
@@ -325,7 +327,8 @@ class WordReader:
     def _enlarge_table(self) -> None:
         self.groups = interning.empty_table(int(self.state[3]))
         self.starts = _grown(self.starts, self.groups.size // 8 * interning.ENTRIES // 2 + 2)
-        interning.fill_words(interning.WordTable(self.groups, self.arena, self.starts), int(self.state[3]))
+        table = interning.WordTable(self.groups, self.arena, self.starts)
+        interning.fill_words(table.address, int(self.state[3]))
 
 
 def _known_words(vocab: Vocabulary | None) -> tuple[list[bytes], Ids]:

@@ -30,6 +30,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
+from lidstone.jit import kernel
 from lidstone.loss.checks import check_ids
 from lidstone.loss.kernels.protocol import Coefficients, PlannedBatch, PositionLosses, SparseTarget, computed_in
 
@@ -209,7 +210,7 @@ def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
     return tuple(tensor.detach().numpy() for tensor in tensors)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _plan(start, stop, ngram, table, batch, out):  # type: ignore[no-untyped-def]
     first, words, suffixes, rows, backoffs = table[:5]
     labels, contexts, tokens, base, predicted, zs, shifts, time, order = batch
@@ -231,7 +232,7 @@ def _plan(start, stop, ngram, table, batch, out):  # type: ignore[no-untyped-def
         out_known[t] = whole and predicted[max(labels[t], 0)]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _history(t, time, order, first, words, contexts, tokens):  # type: ignore[no-untyped-def]
     """The node of the longest known suffix of the history (`text.history.histories_of`), and its length."""
     state, known = -1, 0
@@ -248,7 +249,7 @@ def _history(t, time, order, first, words, contexts, tokens):  # type: ignore[no
     return state, known
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _child(node, word, first, words):  # type: ignore[no-untyped-def]
     """The child of a node with this word, or -1."""
     if word < 0:
@@ -264,7 +265,7 @@ def _child(node, word, first, words):  # type: ignore[no-untyped-def]
     return low if low < end and words[low] == word else -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _probability(state, word, first, words, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
     """p~(word | state), in the order of operations of the tensor code."""
     word = max(word, 0)
@@ -278,7 +279,7 @@ def _probability(state, word, first, words, suffixes, rows, backoffs, base):  # 
     return total + weight * base[word]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _probabilities(start, stop, ngram, table, ids, states, base, out):  # type: ignore[no-untyped-def]
     first, words, suffixes, rows, backoffs = table[:5]
     for t in range(start, stop):
@@ -327,7 +328,7 @@ def _two_dots(z, words, plus, minus):  # type: ignore[no-untyped-def]
     return given, taken
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter(start, stop, ngram, table, gradient, states, shifts, scale, scale_minus):  # type: ignore[no-untyped-def]
     first, words, suffixes, rows, backoffs, plus, minus = table
     for t in range(start, stop):
@@ -345,13 +346,13 @@ def _scatter(start, stop, ngram, table, gradient, states, shifts, scale, scale_m
             weight, state = weight * backoffs[state], suffixes[state]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _subtract(gradient, words, weight, values):  # type: ignore[no-untyped-def]
     for i in range(len(words)):
         gradient[words[i]] -= weight * values[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _subtract_two(gradient, words, weight, plus, weight_minus, minus):  # type: ignore[no-untyped-def]
     for i in range(len(words)):
         gradient[words[i]] -= weight * plus[i] + weight_minus * minus[i]

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
+from lidstone.jit import kernel
 from lidstone.ngram.disk.executors import Executor
 from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages
 from lidstone.ngram.disk.pieces import Ints
@@ -117,7 +117,7 @@ def link_to_pairs(first: Ints, words: Ints, parents: range, out: Ints) -> bool:
     return bool(_link_to_pairs(first, words, seconds, parents.start, _by_value(seconds, vocabulary), places, out))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _link(first, words, parent_links, start, stop, out):  # type: ignore[no-untyped-def]
     base = first[start]
     for parent in range(start, stop):
@@ -134,7 +134,7 @@ def _link(first, words, parent_links, start, stop, out):  # type: ignore[no-unty
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_value(values, size):  # type: ignore[no-untyped-def]
     """The positions of values below `size`, sorted by value."""
     ends, found = np.zeros(size + 1, np.int64), np.empty(len(values), np.int32)
@@ -149,7 +149,7 @@ def _by_value(values, size):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _link_to_pairs(first, words, seconds, start, turns, places, out):  # type: ignore[no-untyped-def]
     base, turn = first[start], 0
     while turn < len(turns):
@@ -173,7 +173,7 @@ def _link_to_pairs(first, words, seconds, start, turns, places, out):  # type: i
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _search(words, word, low, end):  # type: ignore[no-untyped-def]
     """The first position from `low` on whose word is not smaller: in growing steps, then by halves."""
     step, high = 1, low

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, VocabularyMismatch, format_error
 from lidstone.files import as_url, atomic_write
+from lidstone.jit import kernel
 from lidstone.ngram.access import DEPTH, at, full_prob
 from lidstone.ngram.closure import ClosedLevel, build, close
 from lidstone.ngram.formats.arpa_reader import NgramSection, read_sections
@@ -314,7 +314,7 @@ def read(array: Any, nodes: Nodes) -> NDArray[Any]:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find_parents(first, nodes, low, high, out):  # type: ignore[no-untyped-def]
     """Search for the parent of the first node; from there on, parents are ascending too."""
     parent = low
@@ -330,13 +330,13 @@ def _find_parents(first, nodes, low, high, out):  # type: ignore[no-untyped-def]
         out[i] = parent
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_probs(values, first, words, suffixes, backoffs, parents, nodes, out):  # type: ignore[no-untyped-def]
     chain = np.empty(2 * DEPTH, np.int64)
     for i in range(len(nodes)):
         out[i] = full_prob(values, first, words, suffixes, backoffs, parents[i], nodes[i], chain)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _read_at(array, nodes):  # type: ignore[no-untyped-def]
     return np.array([at(array, node) for node in nodes])

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, format_error
+from lidstone.jit import helper, inlined, kernel
 from lidstone.ngram.trie import MAX_ORDER
-from lidstone.text.interning import index_words, locate, number_of
-from lidstone.text.memory import address_of
+from lidstone.text.interning import index_words, number_of
+from lidstone.text.memory import load_u8, load_u64, store_f64, store_i64, store_u32
 from lidstone.text.reader import read_chunks
 from lidstone.text.source import Source, name_of
-from lidstone.text.tokens import PADDING, word_end
+from lidstone.text.tokens import PADDING, PLAIN_BLANKS, word_end
 
 _BLANKS = bytes.maketrans(b"\t\r", b"  ")
 
@@ -149,7 +149,10 @@ class _ArpaReader:
         room = _room(chunk.count(b"\n", position), self.order)
         has_backoff = self.order < len(self.declared)
         text = np.frombuffer(chunk + PADDING, np.uint8)
-        status, position, line, size = parse(text, position, self.order, has_backoff, self.index, *room.columns)
+        columns = (column.ctypes.data for column in room.columns)
+        status, position, line, size = parse(
+            text.ctypes.data, position, len(chunk), self.order, has_backoff, self.index.address, *columns
+        )
         if status == FAULT:
             fields = _fields(chunk[position : chunk.index(b"\n", position)])
             self.line += line
@@ -217,101 +220,104 @@ DONE, MARKER, FAULT = 0, 1, 2
 MOST_BACKOFF = 99.0
 """log10 of the largest backoff: the opposite of -99, which files use for zero"""
 
+_MOST_EXPONENT = np.int64(9999)
 _TENS = 10.0 ** np.arange(23)
 
 
-@njit(cache=True, nogil=True)
-def parse(text, position, order, with_backoff, table, ngrams, logprobs, backoffs, lines):  # type: ignore[no-untyped-def]
+@kernel
+def parse(text, position, size, order, with_backoff, table, ngrams, logprobs, backoffs, lines):  # type: ignore[no-untyped-def]
     """Read lines from `position` on; `lines` gets the number of each n-gram's line within this call.
 
-    The text ends with the padding, and `table` holds the words of all unigrams.
+    The text, `size` bytes, is followed by the padding, and `table` holds the words of all unigrams. All are addresses.
     Gives why it stopped, where the line begins at which it did, the number of that line, and how many n-grams it read.
     """
-    line = filled = 0
-    address, size = address_of(text), len(text) - len(PADDING)
-    words = locate(table)
+    line = filled = np.int64(0)
     while position < size:
         begin = position
         position = _skip(text, position)
-        if text[position] == 92:
+        if load_u8(text + position) == 92:
             return MARKER, begin, line, filled
-        if text[position] != 10:
-            logprobs[filled], position = _number(text, position)
+        if load_u8(text + position) != 10:
+            logprob, position = _number(text, position)
             for i in range(order):
                 position = _skip(text, position)
-                end = word_end(address, position, False)
-                ngrams[filled, i], position = number_of(words, address, position, end), end
-                if ngrams[filled, i] < 0:
+                end = word_end(text, position, PLAIN_BLANKS)
+                number = number_of(table, text, position, end)
+                if number < 0:
                     return FAULT, begin, line, filled
+                store_u32(ngrams + 4 * (order * filled + i), number)
+                position = end
             position = _skip(text, position)
-            backoffs[filled] = 0.0
-            if with_backoff and text[position] != 10:
-                backoffs[filled], position = _number(text, position)
+            backoff = 0.0
+            if with_backoff and load_u8(text + position) != 10:
+                backoff, position = _number(text, position)
                 position = _skip(text, position)
-            good = logprobs[filled] <= 0.0 and backoffs[filled] <= MOST_BACKOFF  # and so not NaN: bad numbers give it
-            if not good or text[position] != 10:
+            good = logprob <= 0.0 and backoff <= MOST_BACKOFF  # and so not NaN: bad numbers give it
+            if not good or load_u8(text + position) != 10:
                 return FAULT, begin, line, filled
-            lines[filled] = line
+            store_f64(logprobs + 8 * filled, logprob)
+            store_f64(backoffs + 8 * filled, backoff)
+            store_i64(lines + 8 * filled, line)
             filled += 1
         position += 1
         line += 1
     return DONE, position, line, filled
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _skip(text, position):  # type: ignore[no-untyped-def]
     """Past spaces, tabs and carriage returns."""
-    while text[position] == 32 or text[position] == 9 or text[position] == 13:
+    byte = load_u8(text + position)
+    while byte == 32 or byte == 9 or byte == 13:
         position += 1
+        byte = load_u8(text + position)
     return position
 
 
-@njit(cache=True, nogil=True)
+@helper
 def _number(text, position):  # type: ignore[no-untyped-def]
     """A decimal number or an infinity, and where it ends; NaN for anything else."""
-    negative = text[position] == 45
-    position += negative or text[position] == 43
-    if text[position] == 105 or text[position] == 73:  # inf
-        end = word_end(address_of(text), position, False)
-        good = end - position == 3 and text[position + 1] | 32 == 110 and text[position + 2] | 32 == 102
+    negative, position = _sign(text, position)
+    byte = load_u8(text + position)
+    if byte == 105 or byte == 73:  # inf
+        end = word_end(text, position, PLAIN_BLANKS)
+        letters = load_u64(text + position) & np.uint64(0xDFDFDF)
+        good = end - position == 3 and letters == np.uint64(0x464E49)
         return (-np.inf if negative else np.inf) if good else np.nan, end
-    mantissa, digits, scale = np.uint64(0), 0, 0
-    point = False
-    while 48 <= text[position] <= 57 or (text[position] == 46 and not point):
-        if text[position] == 46:
+    mantissa, digits, scale, point = np.uint64(0), np.int64(0), np.int64(0), False
+    while 48 <= byte <= 57 or (byte == 46 and not point):
+        if byte == 46:
             point = True
         else:
             digits += 1
             if mantissa < np.uint64(10**17):
-                mantissa = mantissa * np.uint64(10) + np.uint64(text[position] - 48)
+                mantissa = mantissa * np.uint64(10) + np.uint64(byte - 48)
                 scale -= point
             else:
                 scale += not point
         position += 1
-    exponent, position = _exponent(text, position)
-    value = _scaled(np.float64(mantissa), scale + exponent)
-    good = digits > 0 and text[position] <= 32
+        byte = load_u8(text + position)
+    if byte == 101 or byte == 69:  # an exponent, if digits follow
+        minus, at = _sign(text, position + 1)
+        exponent, first = np.int64(0), at
+        byte = load_u8(text + at)
+        while 48 <= byte <= 57:
+            exponent = min(exponent * 10 + (byte - 48), _MOST_EXPONENT)
+            at += 1
+            byte = load_u8(text + at)
+        scale += -exponent if minus else exponent
+        position = at if at > first else position
+    value = np.float64(mantissa)
+    if scale < -22 or scale > 22:
+        value *= 10.0**scale
+    else:  # exactly rounded where both fit a float64
+        value = value / _TENS[-scale] if scale < 0 else value * _TENS[scale]
+    good = digits > 0 and load_u8(text + position) <= 32
     return (-value if negative else value) if good else np.nan, position
 
 
-@njit(cache=True, nogil=True)
-def _exponent(text, position):  # type: ignore[no-untyped-def]
-    if text[position] != 101 and text[position] != 69:
-        return 0, position
-    letter = position
-    position += 1
-    negative = text[position] == 45
-    position += negative or text[position] == 43
-    exponent, digits = 0, position
-    while 48 <= text[position] <= 57:
-        exponent = min(exponent * 10 + int(text[position]) - 48, 9999)
-        position += 1
-    return (-exponent if negative else exponent), position if position > digits else letter
-
-
-@njit(cache=True, nogil=True)
-def _scaled(value, exponent):  # type: ignore[no-untyped-def]
-    """The value times 10^exponent, exactly rounded where both fit a float64."""
-    if exponent < -22 or exponent > 22:
-        return value * 10.0**exponent
-    return value / _TENS[-exponent] if exponent < 0 else value * _TENS[exponent]
+@inlined
+def _sign(text, position):  # type: ignore[no-untyped-def]
+    """Whether a minus stands there, and what follows a sign."""
+    byte = load_u8(text + position)
+    return byte == 45, position + (byte == 45 or byte == 43)

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, format_error
+from lidstone.jit import kernel
 from lidstone.ngram.formats.arpa import table_of_sections
 from lidstone.ngram.formats.arpa_reader import NgramSection
 from lidstone.ngram.table import BackoffTable
@@ -407,7 +407,7 @@ def read_bits(block: NDArray[np.uint8], start: int, stride: int, width: int, cou
     return numbers
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _read_bits(block, start, stride, width, numbers):  # type: ignore[no-untyped-def]
     address, mask = address_of(block), (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     for i in range(len(numbers)):
@@ -428,7 +428,7 @@ def write_bits(block: NDArray[np.uint8], start: int, stride: int, width: int, nu
     _write_bits(block, start, stride, numbers.astype(np.uint64) & np.uint64((1 << width) - 1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _write_bits(block, start, stride, numbers):  # type: ignore[no-untyped-def]
     address = address_of(block)
     for i in range(len(numbers)):

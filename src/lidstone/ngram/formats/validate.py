@@ -23,10 +23,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, format_error
+from lidstone.jit import kernel
 from lidstone.ngram.access import at, link_of, row_of, size_of, with_row
 from lidstone.ngram.formats.checked_tensors import is_mapped
 from lidstone.ngram.trie import MAX_ORDER, Trie
@@ -166,7 +166,7 @@ def _check_sums(name: str, trie: Trie, values: NDArray[np.int32], totals: NDArra
         raise InputError(f"{name!r} adds up to more than its total, or than {most:,}")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sums_fit(first, values, totals, most):  # type: ignore[no-untyped-def]
     """Whether the values of each history's followers add up to at most its total, or to `most` where none is given."""
     for history in range(len(first) - 1):
@@ -184,7 +184,7 @@ def _all_finite(values: NDArray[np.floating], block: int = 1 << 20) -> bool:
     return all(bool(np.isfinite(values[start : start + block]).all()) for start in range(0, len(values), block))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _trouble(levels, first, words, suffixes, events):  # type: ignore[no-untyped-def]
     """0 for a sound trie, else the number of what is wrong. Offsets are checked before anything is found by them."""
     bos = levels[1] - 1
@@ -270,7 +270,7 @@ def _measure(table: BackoffTable, probs: NDArray[np.floating]) -> tuple[float, f
     return min(least), max(most), max(error)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _extremes(first, words, suffixes, rows, backoffs, probs, sums, start, stop):  # type: ignore[no-untyped-def]
     """For histories of one order; fills their `sums`, and the `probs` of the n-grams after them unless there are none.
 
@@ -336,7 +336,7 @@ def check_probabilities(table: BackoffTable, name: str) -> None:
         )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _row_sums(first, words, suffixes, rows, backoffs, base, total, states):  # type: ignore[no-untyped-def]
     sums = np.empty(len(states))
     for i in range(len(states)):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, InputError
+from lidstone.jit import kernel
 from lidstone.ngram.closure import close
 from lidstone.ngram.formats.arpa import LOG_ZERO
 from lidstone.ngram.formats.arpa_reader import NgramSection
@@ -132,7 +132,7 @@ def keys_of(levels: list[Level]) -> list[NDArray[np.uint64]]:
     """The keys of all n-grams, by order: that of the suffix, extended by the oldest word."""
     keys = [levels[0].oldest.astype(np.uint64)]
     for level in levels[1:]:
-        keys.append(_extended(keys[-1][level.suffixes], level.oldest))
+        keys.append(extend_key.py_func(keys[-1][level.suffixes], level.oldest))  # once: numpy does, uncompiled
     return keys
 
 
@@ -173,7 +173,7 @@ def _table(keys: NDArray[np.uint64], value: np.dtype, columns: dict[str, NDArray
     for name, column in columns.items():
         values[name] = column
     table = empty_groups(groups)
-    fill(table.ctypes.data, groups, value.itemsize, keys, values.view(np.uint32 if value.itemsize == 4 else np.uint64))
+    fill(table.ctypes.data, groups, value.itemsize, keys, values.ctypes.data)
     return table.reshape(groups, -1)
 
 
@@ -281,16 +281,7 @@ def _log10(values: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.log10(values, out=logs, where=values > 0).astype(np.float32)
 
 
-@njit(cache=True, nogil=True)
-def _extended(keys, words):  # type: ignore[no-untyped-def]
-    """The keys of n-grams with one more word each at their old end."""
-    longer = np.empty(len(keys), np.uint64)
-    for i in range(len(keys)):
-        longer[i] = extend_key(keys[i], words[i])
-    return longer
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def _oldest_words(suffixes, parents):  # type: ignore[no-untyped-def]
     """The oldest word of every node: its own in the lowest order, else that of its parent."""
     oldest = np.empty(len(suffixes), np.int32)

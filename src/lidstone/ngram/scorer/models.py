@@ -58,6 +58,7 @@ from lidstone.ngram.scorer.tries import (
     WORD_BITS,
 )
 from lidstone.ngram.table import BackoffTable
+from lidstone.text.memory import address_of_bytes
 from lidstone.text.source import KIND_NAMES, Kind, Source, kind_of_file, name_of
 from lidstone.text.tokens import PADDING
 from lidstone.text.vocabulary import Vocabulary
@@ -199,7 +200,8 @@ def buckets(count: int, multiplier: float) -> int:
 
 def _with_specials(layout: NDArray[np.int64], path: str | Path) -> NDArray[np.int64]:
     for place, word in ((BOS, b"<s>"), (EOS, b"</s>")):
-        layout[place] = index_word(layout, word + PADDING)
+        text = word + PADDING
+        layout[place] = index_word(layout.ctypes.data, address_of_bytes(text), len(word))
         if layout[place] == 0:
             raise format_error(path, f"it has no {word.decode()}")
     return layout

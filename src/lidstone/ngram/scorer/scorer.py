@@ -7,6 +7,7 @@ of bytes for compiled code: one line feed between two sentences, padding at the 
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +21,13 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, InputError, TextError
 from lidstone.ngram.scorer import blocks
+from lidstone.ngram.scorer.blocks import LINE, TOKEN
 from lidstone.ngram.scorer.build import Packed
-from lidstone.ngram.scorer.step import STATE_SIZE, step
-from lidstone.ngram.scorer.tries import EOS, ORDER, UNK
+from lidstone.ngram.scorer.step import BACKOFFS
+from lidstone.ngram.scorer.tries import BOS, EOS, ORDER, UNIGRAM_BYTES, UNIGRAMS, UNK
 from lidstone.parallel import cores
-from lidstone.text.tokens import LINE_FEED, PADDING
+from lidstone.text.memory import SIGN, address_of_bytes
+from lidstone.text.tokens import LINE_FEED, NONE, PADDING
 
 Text = str | bytes
 
@@ -69,19 +72,18 @@ class Scorer:
 
     def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
-        log10: float = blocks.score_one(self.packed.layout, padded(text), bool(bos), bool(eos))
+        log10: float = self._score(padded(text), NONE, False, bos, eos)[0]
         return log10 if log10 < np.inf else refuse_number()
 
     def score_words(self, text: Text, bos: bool = True, eos: bool = True) -> list[tuple[float, int, bool]]:
         """For each word: log10 p, the length of the longest n-gram that matched, whether the word is unknown."""
         spaced = padded(text)
-        most = len(spaced) // 2 - 2
-        logprobs, lengths, unknown = np.empty(most, np.float32), np.empty(most, np.int64), np.empty(most, np.bool_)
-        count = blocks.score_words(self.packed.layout, spaced, bool(bos), bool(eos), logprobs, lengths, unknown)
-        if not (logprobs[:count] < np.inf).all():
+        found = np.empty(len(spaced) // 2 - 2, TOKEN)
+        found = found[: self._score(spaced, NONE, False, bos, eos, tokens=found)[1]]
+        if not (found["log10"] < np.inf).all():
             refuse_number()
-        columns = (column[:count].tolist() for column in (logprobs, lengths, unknown))
-        return list(zip(*columns, strict=True))
+        columns = found["log10"], found["length"] & ~SIGN, found["length"] >= SIGN
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def score_lines(
         self, texts: Sequence[Text], bos: bool = True, eos: bool = True, *, threads: int | None = None
@@ -90,11 +92,11 @@ class Scorer:
         if isinstance(texts, (str, bytes)):
             raise InputError("score_lines takes a list of sentences, not one", hint="use score, or put it into a list")
         texts = texts if isinstance(texts, (list, tuple)) else list(texts)
-        out = _room(len(texts))
+        out = np.empty(len(texts), LINE)
 
         def run(cut: tuple[int, int]) -> None:
             part = slice(*cut)
-            self._score_into(joined(texts[part], cut[0]), out, part, False, bos, eos)
+            self._score(joined(texts[part], cut[0]), LINE_FEED, False, bos, eos, lines=out[part])
 
         if threads is not None and threads < 1:
             raise InputError(f"threads must be at least 1, not {threads}", hint="leave it out for all cores")
@@ -105,26 +107,38 @@ class Scorer:
         else:
             with ThreadPoolExecutor(min(jobs, len(cuts))) as pool:
                 list(pool.map(run, cuts))
-        return out
+        return _text_scores(out)
 
     def score_text(self, text: bytes, *, reserved: bool = False) -> TextScores:
         """Every line of a text in UTF-8; the words `<s>` and `</s>` of it are unknown ones if they are `reserved`.
 
         The compiled loop lets other threads run.
         """
-        out = _room(text.count(b"\n") + 1)
-        self._score_into(text + PADDING, out, slice(None), reserved, True, True)
-        return out
+        out = np.empty(text.count(b"\n") + 1, LINE)
+        self._score(text + PADDING, LINE_FEED, reserved, True, True, lines=out)
+        return _text_scores(out)
 
-    def _score_into(self, text: bytes, out: TextScores, part: slice, reserved: bool, bos: bool, eos: bool) -> None:
-        columns = (column[part] for column in (out.single, out.log10, out.words, out.oov))
-        blocks.score_many(self.packed.layout, text, LINE_FEED, reserved, bool(bos), bool(eos), *columns)
-        if not (out.single[part] < np.inf).all():
-            refuse_number()
+    def _score(
+        self,
+        text: bytes,
+        separator: np.int64,
+        reserved: bool,
+        bos: bool,
+        eos: bool,
+        lines: NDArray[np.void] | None = None,
+        tokens: NDArray[np.void] | None = None,
+    ) -> tuple[float, int]:
+        """`blocks.score_blocks` of a text with the padding; other threads run meanwhile."""
+        flags = separator, bool(reserved), bool(bos), bool(eos)
+        wanted = (0 if array is None else array.ctypes.data for array in (lines, tokens))
+        address, size = address_of_bytes(text), len(text) - len(PADDING)
+        scores: tuple[float, int] = blocks.score_blocks(self.packed.address, address, size, *flags, *wanted)
+        return scores
 
     def index(self, word: Text) -> int:
         """The id of a word, or `unk`."""
-        number: int = blocks.index_word(self.packed.layout, padded(word))
+        text = padded(word)
+        number: int = blocks.index_word(self.packed.address, address_of_bytes(text), len(text) - len(PADDING))
         return number
 
     def __contains__(self, word: Text) -> bool:
@@ -145,18 +159,13 @@ class Scorer:
         """The id of `</s>`."""
         return int(self.packed.layout[EOS])
 
-    def empty_state(self) -> NDArray[np.uint32]:
-        """A new state without a history."""
-        return np.zeros(STATE_SIZE, np.uint32)
-
-    def begin(self, state: NDArray[np.uint32]) -> None:
-        """Make it the state of a sentence start."""
-        blocks.begin_sentence(self.packed.layout, state)
-
-    def advance(self, before: NDArray[np.uint32], word: int, after: NDArray[np.uint32]) -> tuple[float, int]:
-        """log10 p of the word with this id after a state and the length of the n-gram; writes the state after it."""
-        found: tuple[float, int] = step(self.packed.address, before.ctypes.data, word, after.ctypes.data)
-        return found if found[0] < np.inf else refuse_number()
+    @property
+    def start(self) -> bytes:
+        """The state of a sentence start, whose history is `<s>` (`step.py`)."""
+        layout = self.packed.layout
+        backoff = ctypes.string_at(int(layout[UNIGRAMS] + layout[BOS] * layout[UNIGRAM_BYTES]) + 4, 4)
+        words = np.array([1, layout[BOS]], np.uint32).tobytes()
+        return words.ljust(BACKOFFS, b"\0") + backoff
 
     @cached_property
     def fingerprint(self) -> int:
@@ -171,8 +180,10 @@ def refuse_number() -> NoReturn:
     )
 
 
-def _room(count: int) -> TextScores:
-    return TextScores(np.empty(count), np.empty(count, np.float32), *np.empty((2, count), np.int64))
+def _text_scores(lines: NDArray[np.void]) -> TextScores:
+    if not (lines["single"] < np.inf).all():
+        refuse_number()
+    return TextScores(lines["log10"], lines["single"].copy(), lines["words"], lines["oov"])
 
 
 def padded(text: Text) -> bytes:

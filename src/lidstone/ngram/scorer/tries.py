@@ -8,42 +8,37 @@ to is cut to the entries that there are, and a search that goes inwards at every
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from lidstone.text.memory import SIGN, load_i64, load_u32, load_u64
+from lidstone.jit import helper, inlined
+from lidstone.text.memory import SIGN, load_item, load_u32, load_u64
 
-ORDER, UNK, BOS, EOS, IDS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_VALUE, KIND = range(11)
-WORD_BITS, PROB_BITS, BACKOFF_BITS, TABLES = 11, 12, 13, 14
+ORDER, UNK, BOS, EOS, IDS, VOCAB, VOCAB_BUCKETS, UNIGRAMS, UNIGRAM_BYTES, MIDDLE_VALUE, KIND = map(np.int64, range(11))
+WORD_BITS, PROB_BITS, BACKOFF_BITS, TABLES = map(np.int64, range(11, 15))
 """Places in `layout`, an int64 array: addresses, numbers of buckets, sizes of values, ids of special words, the number
 of ids; from TABLES on WIDE numbers for each of the orders 2, 3, ...: of hash tables address and buckets, of tries:"""
-ADDRESS, COUNT, STRIDE, NEXT_BITS, OFFSETS, SIZE, PROB_BINS, BACKOFF_BINS, WIDE = range(9)
+ADDRESS, COUNT, STRIDE, NEXT_BITS, OFFSETS, SIZE, PROB_BINS, BACKOFF_BINS, WIDE = map(np.int64, range(9))
 """address and number of entries, bits of an entry and of its pointer, the array of upper bits of pointers and its size,
 and the bins of quantised tries, 0 where there are none"""
-SLOTS, GROUPS, TRIE = range(3)
+SLOTS, GROUPS, TRIE = map(np.int64, range(3))
 """Kinds: KenLM's hash tables, ours (`text/hash_tables.py`), and KenLM's tries."""
 
 _NO_SIGN = np.uint32(0x7FFFFFFF)
+_PROB, _BACKOFF = np.int64(31), np.int64(32)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
-def part(layout, place):  # type: ignore[no-untyped-def]
-    """layout[place], of a layout given by address."""
-    return load_i64(layout + 8 * place)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def load_bits(address, bit, mask):  # type: ignore[no-untyped-def]
     """The number at a bit of a block: at most 57 bits, or 64 where it begins with a byte."""
     return (load_u64(address + (bit >> 3)) >> np.uint64(bit & 7)) & mask
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined
 def mask_of(width):  # type: ignore[no-untyped-def]
     """So many bits that are set, 63 at most."""
     return (np.uint64(1) << np.uint64(width)) - np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@helper
 def find_sorted(address, stride, mask, begin, end, most, key):  # type: ignore[no-untyped-def]
     """The place of a number among the rising ones at begin, ..., end - 1, which are at most `most`; or -1.
 
@@ -64,33 +59,33 @@ def find_sorted(address, stride, mask, begin, end, most, key):  # type: ignore[n
     return np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def find_hash(layout, key):  # type: ignore[no-untyped-def]
     """The id of a word: the ids of a trie are the places of the sorted hashes, after `<unk>`."""
-    every, count = np.uint64(0xFFFFFFFFFFFFFFFF), part(layout, VOCAB_BUCKETS)
-    return find_sorted(part(layout, VOCAB), 64, every, np.int64(0), count, every, key) + 1
+    every, count = np.uint64(0xFFFFFFFFFFFFFFFF), load_item(layout, VOCAB_BUCKETS)
+    return find_sorted(load_item(layout, VOCAB), np.int64(64), every, np.int64(0), count, every, key) + 1
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def trie_unigram(layout, at):  # type: ignore[no-untyped-def]
     """The bits of log10 p of the unigram at an address, with the sign as in hash tables."""
     bits = load_u32(at)
     return bits & _NO_SIGN if load_u64(at + 8) < load_u64(at + 24) else bits | SIGN
 
 
-@njit(cache=True, nogil=True)
+@helper
 def children(layout, k, node):  # type: ignore[no-untyped-def]
     """Where the (k + 2)-grams that end in a (k + 1)-gram begin and end."""
-    most = np.uint64(part(layout, TABLES + WIDE * k + COUNT))
+    most = np.uint64(load_item(layout, TABLES + WIDE * k + COUNT))
     if k == 0:
-        at = part(layout, UNIGRAMS) + node * part(layout, UNIGRAM_BYTES) + 8
+        at = load_item(layout, UNIGRAMS) + node * load_item(layout, UNIGRAM_BYTES) + 8
         begin, end = load_u64(at), load_u64(at + 16)
     else:
         table = layout + 8 * (TABLES + WIDE * (k - 1))
-        address, stride, width = part(table, ADDRESS), part(table, STRIDE), part(table, NEXT_BITS)
+        address, stride, width = load_item(table, ADDRESS), load_item(table, STRIDE), load_item(table, NEXT_BITS)
         bit, mask = node * stride + stride - width, mask_of(width)
         begin, end = load_bits(address, bit, mask), load_bits(address, bit + stride, mask)
-        offsets, size = part(table, OFFSETS), part(table, SIZE)
+        offsets, size = load_item(table, OFFSETS), load_item(table, SIZE)
         if size > 0:
             upper = upper_bits(offsets, size, np.uint64(node))
             begin |= np.uint64(upper) << np.uint64(width)
@@ -100,7 +95,7 @@ def children(layout, k, node):  # type: ignore[no-untyped-def]
     return np.int64(min(begin, most)), np.int64(min(end, most))
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def upper_bits(offsets, size, node):  # type: ignore[no-untyped-def]
     """The place of the last of the rising offsets, of which the first is 0, that is not above the node."""
     low, high = np.int64(0), size
@@ -113,36 +108,36 @@ def upper_bits(offsets, size, node):  # type: ignore[no-untyped-def]
     return low
 
 
-@njit(cache=True, nogil=True)
+@helper
 def find_child(layout, k, node, word):  # type: ignore[no-untyped-def]
     """The (k + 2)-gram with one more word at the old end of the (k + 1)-gram at `node`; as `step.extend`."""
     begin, end = children(layout, k, np.int64(node))
-    table, word_bits = layout + 8 * (TABLES + WIDE * k), part(layout, WORD_BITS)
-    address, stride, most = part(table, ADDRESS), part(table, STRIDE), np.uint64(part(layout, IDS))
+    table, word_bits = layout + 8 * (TABLES + WIDE * k), load_item(layout, WORD_BITS)
+    address, stride, most = load_item(table, ADDRESS), load_item(table, STRIDE), np.uint64(load_item(layout, IDS))
     place = find_sorted(address, stride, mask_of(word_bits), begin, end, most, np.uint64(word))
     if place < 0:
         return False, node, SIGN, SIGN
     bits, backoff = trie_values(layout, k, place * stride + word_bits)
-    if k < part(layout, ORDER) - 2:
+    if k < load_item(layout, ORDER) - 2:
         begin, end = children(layout, k + 1, place)
         bits = bits & _NO_SIGN if begin < end else bits
     return True, np.uint64(place), bits, backoff
 
 
-@njit(cache=True, nogil=True)
+@inlined
 def trie_values(layout, k, bit):  # type: ignore[no-untyped-def]
     """The bits of log10 p, always with its sign, and of the backoff: 31 and 32, or the backoff's bin and then p's."""
-    table, top = layout + 8 * (TABLES + WIDE * k), k == part(layout, ORDER) - 2
-    address, probs, backoffs = part(table, ADDRESS), part(table, PROB_BINS), part(table, BACKOFF_BINS)
+    table, top = layout + 8 * (TABLES + WIDE * k), k == load_item(layout, ORDER) - 2
+    address, probs, backoffs = load_item(table, ADDRESS), load_item(table, PROB_BINS), load_item(table, BACKOFF_BINS)
     backoff = SIGN
     if probs == 0:
-        bits = np.uint32(load_bits(address, bit, mask_of(31)))
+        bits = np.uint32(load_bits(address, bit, mask_of(_PROB)))
         if not top:
-            backoff = np.uint32(load_bits(address, bit + 31, mask_of(32)))
+            backoff = np.uint32(load_bits(address, bit + 31, mask_of(_BACKOFF)))
     else:
         if not top:
-            width = part(layout, BACKOFF_BITS)
+            width = load_item(layout, BACKOFF_BITS)
             backoff = load_u32(backoffs + 4 * np.int64(load_bits(address, bit, mask_of(width))))
             bit += width
-        bits = load_u32(probs + 4 * np.int64(load_bits(address, bit, mask_of(part(layout, PROB_BITS)))))
+        bits = load_u32(probs + 4 * np.int64(load_bits(address, bit, mask_of(load_item(layout, PROB_BITS)))))
     return bits | SIGN, backoff

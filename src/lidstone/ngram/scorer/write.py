@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
 from lidstone.files import atomic_write
+from lidstone.jit import kernel
 from lidstone.ngram.formats.kenlm import (
     ARRAY_TRIE,
     PROBING,
@@ -298,7 +298,7 @@ def _bins(level: Level, bits: tuple[int, int], top: bool) -> list[NDArray[np.flo
     return [probs, np.append(np.array([-0.0, 0.0], np.float32), _centres(np.sort(listed), (1 << bits[1]) - 2))]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _centres(values, bins):  # type: ignore[no-untyped-def]
     """The means of so many equal parts of sorted values; an empty part has that of the one before."""
     centres, start = np.full(bins, -np.inf, np.float32), np.int64(0)

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import SmoothingUndefined
+from lidstone.jit import kernel
 from lidstone.ngram.adjusted import adjusted_counts, tally
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import (
@@ -100,7 +100,7 @@ def _discount(discounted: DiscountedCounts, discounts: Floats, block: HistoryBlo
     discount_followers(block.first, *discounted.of_block(block), discounts[block.order - 1], out.rows, out.backoffs)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def discount_followers(first, counts, totals, discounts, rows, backoffs):  # type: ignore[no-untyped-def]
     """For each history: rows = (c - D[min(c, 3)]) / total, and what is taken away becomes the backoff.
 

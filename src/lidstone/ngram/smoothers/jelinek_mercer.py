@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError
+from lidstone.jit import kernel
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import BlockFit, BlockSmoother, Floats, HistoryBlock, uniform, unigrams
 from lidstone.ngram.trie import find_child, sum_children
@@ -189,7 +189,7 @@ def _mean_log(seen: Observed, lam: Floats) -> float:
     return float(np.log(mixture(seen, lam)[-1]).mean())
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _observe(first, words, suffixes, counts, totals, kept, tokens, stream, bos, order):  # type: ignore[no-untyped-def]
     known = np.zeros((order, len(stream)), np.bool_)
     likely, dropped = np.zeros((order, len(stream))), np.zeros((order, len(stream)))

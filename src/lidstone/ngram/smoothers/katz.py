@@ -22,10 +22,10 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, SmoothingUndefined
+from lidstone.jit import kernel
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.smoothers.base import (
     BlockFit,
@@ -132,7 +132,7 @@ def _back_off(factors: dict[int, Floats], events: int, block: HistoryBlock, out:
     _fill(*arrays, factors[block.order], events, out.rows, out.backoffs, out.probs)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill(first, suffixes, counts, totals, below, factors, events, rows, backoffs, probs):  # type: ignore[no-untyped-def]
     """Followers of history i are first[i]:first[i+1], the first of all at 0; p(w|h') is `below` at the suffix of hw."""
     most, keep = len(factors) - 1, len(probs) > 0
