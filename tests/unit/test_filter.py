@@ -400,6 +400,11 @@ def test_a_damaged_state_is_refused_whatever_is_changed(tmp_path, monkeypatch):
         for key in record
         for value in (None, -1, 1.5, "x", [], {}, True, {"a": 1}, 10**40)
     ]
+    changed += [
+        json.dumps(with_checksum({**record, "totals": {**record["totals"], name: value}})).encode()
+        for name in record["totals"]
+        for value in (-1e308, -1, 1e308, float("nan"), float("inf"))
+    ]
     changed += [b"", b"null", b"[]", state[:-1], state * 2, b"\xff" * 99]
     refused = 0
     for damaged in changed:

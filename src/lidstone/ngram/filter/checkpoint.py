@@ -61,6 +61,9 @@ class FilterState:
             raise ValueError("a number is impossible")
         if set(self.sizes) != set(PARTS) or any(type(total) not in (int, float) for total in self.totals.values()):
             raise ValueError("a size or a total is impossible")
+        log10, *others = self.totals.get("log10", 0.0), *(v for k, v in self.totals.items() if k != "log10")
+        if log10 != log10 or not all(0 <= number < 2**63 for number in others):
+            raise ValueError("a total is impossible")
 
 
 class FilterFiles:

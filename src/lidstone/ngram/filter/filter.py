@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 import tempfile
@@ -176,8 +177,9 @@ def _watching(advance: Callable[[int], None], files: FilterFiles, say: Callable[
 def _summary(totals: dict[str, float], resumed: bool) -> Filtered:
     whole = {name: int(totals.get(name, 0)) for name in ("documents", "kept", "bad", "tokens", "unknown")}
     tokens = whole["tokens"]
-    perplexity = 10 ** (-totals["log10"] / tokens) if tokens else None
-    return Filtered(**whole, perplexity=perplexity, resumed=resumed)
+    exponent = -totals.get("log10", 0.0) / max(tokens, 1)
+    perplexity = 10.0**exponent if exponent < 308 else math.inf
+    return Filtered(**whole, perplexity=perplexity if tokens else None, resumed=resumed)
 
 
 def _format(format: Format, names: list[str]) -> str:
