@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from tests.smoothing_cases import TEXT, VOCAB, counted, fitted
 
 from lidstone.errors import InputError, VocabularyMismatch
+from lidstone.loss.checks import check_call
 from lidstone.loss.kernels.protocol import using
 from lidstone.loss.losses import LinearSmoothedCrossEntropy, SmoothedCrossEntropy
 from lidstone.loss.reference import dense_target
@@ -364,6 +365,11 @@ class TestMistakes:
                 bias = logits.detach()[0, 0].clone().requires_grad_()
                 given = hidden, weight, bias
                 assert torch.autograd.gradcheck(lambda h, w, b: linear(h, w, LABELS, bias=b).total, given)
+
+    def test_triton_says_that_it_is_too_coarse_for_gradcheck(self):
+        logits = make_logits().double().requires_grad_()
+        with using("triton"), pytest.warns(UserWarning, match=r"too coarse for gradcheck: .* LIDSTONE_KERNELS=tensors"):
+            check_call(logits, {}, "")
 
     def test_float64_logits_give_a_float64_loss(self):
         logits = make_logits().requires_grad_()
