@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lidstone.errors import InputError
-from lidstone.loss.kernels.protocol import kernel_name
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.table import BackoffTable
 
@@ -130,13 +129,6 @@ def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
         )
     if given.device.type == "meta":
         raise InputError("the logits are on the meta device, which holds no numbers", hint="move the model to a device")
-    is_checked = given.dtype == torch.float64 and given.requires_grad and given.is_leaf  # as gradcheck gives them
-    if is_checked and kernel_name(given.device) == "triton":
-        warnings.warn(
-            "Triton's kernels compute the loss of float64 logits in float32, too coarse for gradcheck: "
-            "move them to a CPU, or set LIDSTONE_KERNELS=tensors",
-            stacklevel=3,
-        )
     if others:
         raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
 

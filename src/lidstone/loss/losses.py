@@ -8,6 +8,7 @@ whose uniform distribution is replaced by an n-gram model that has read the trai
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
@@ -32,7 +33,7 @@ from lidstone.loss.checks import (
     checked_weights,
     strengths_of,
 )
-from lidstone.loss.kernels.protocol import PlannedBatch
+from lidstone.loss.kernels.protocol import PlannedBatch, kernel_name
 from lidstone.loss.schedule import CONSTANT, Schedule
 from lidstone.loss.targets import Columns, ConstantTensors, Targets, shift_right
 from lidstone.ngram.counts import Counts
@@ -200,6 +201,13 @@ class SmoothedLoss(nn.Module):
     def _gold_of_logits(self, logits: Tensor, labels: Tensor, others: dict[str, Any], remedy: str) -> Tensor:
         """`_gold` of a loss on logits; what does not fit is refused."""
         check_call(logits, others, remedy)
+        is_gradcheck = logits.dtype == torch.float64 and logits.requires_grad and logits.is_leaf
+        if is_gradcheck and kernel_name(logits.device) == "triton":
+            warnings.warn(
+                "Triton's kernels compute the loss of float64 logits in float32, too coarse for gradcheck: "
+                "move them to a CPU, or set LIDSTONE_KERNELS=tensors",
+                stacklevel=3,
+            )
         refuse_sharded(logits)
         check_shapes(logits, labels)
         self._check_vocabulary(logits.shape[-1], "logits")
