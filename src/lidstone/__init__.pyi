@@ -7,6 +7,7 @@ from lidstone.hf.automatic import smoothed_trainer as smoothed_trainer
 from lidstone.hf.hook import trainer_loss as trainer_loss
 from lidstone.hf.mixin import SmoothedLossMixin as SmoothedLossMixin
 from lidstone.hf.mixture import Mixture as Mixture
+from lidstone.hf.ngram_module import NGramModule as NGramModule
 from lidstone.hf.stored_teacher import StoredTeacher as StoredTeacher
 from lidstone.hf.stored_teacher import load_teacher as load_teacher
 from lidstone.hf.teach import TeacherModel as TeacherModel

@@ -9,9 +9,9 @@ numbers per token and no whole rows; `log_rows` and the logits processor give wh
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import LogitsProcessorList
 
+    from lidstone.hf.ngram_module import FollowedRows
     from lidstone.ngram.table import BackoffTable
 
 ROUNDS, CLOSE = 1000, 1e-7
@@ -82,6 +83,16 @@ def mix_scores(network: SentenceScores, ngram: Floats, weight: float) -> ThreeSc
     return ThreeScores(network, *(_by_sentence(values, network.lengths) for values in (ngram, mixed)))
 
 
+@dataclass(frozen=True)
+class Process:
+    """A logits processor that calls a function: `generate` looks at its parameters, which takes long for a method."""
+
+    function: Callable[[Tensor, Tensor], Tensor]
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # noqa: D102
+        return self.function(input_ids, scores)
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """A causal language model and an n-gram table over the same vocabulary, mixed with one weight.
@@ -133,19 +144,24 @@ class Mixture:
 
     def log_rows(self, input_ids: Tensor) -> Tensor:
         """Log of the mixed distribution after every position of `input_ids` (batch, time): (batch, time, V) float64."""
+        import torch
+
         with evaluating(self.model):
             logits = self.model(input_ids=input_ids).logits
             self._check_size(logits.shape[-1])
             vocab, order = self.table.vocab, self.table.order
             rows = [histories_of([vocab.bos, *row], vocab, order)[1:] for row in input_ids.tolist()]
             histories = [history for row in rows for history in row]
-            return self._mix(logits.flatten(0, 1), histories).view(logits.shape)
+            network = torch.log_softmax(logits.double(), -1)
+            ngram = torch.from_numpy(self.table.prob(histories)).to(logits.device).log().view(logits.shape)
+            share = torch.tensor([1 - self.weight, self.weight], dtype=torch.float64, device=logits.device).log()
+            return torch.logaddexp(network + share[0], ngram + share[1])
 
     def logits_processor(self) -> LogitsProcessorList:
         """For `model.generate(logits_processor=...)`: each step draws from the mixture."""
         from transformers import LogitsProcessorList
 
-        return LogitsProcessorList([self.process])
+        return LogitsProcessorList([Process(self.process)])
 
     def process(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Logits of the next token (batch, V) as logarithms of the mixed probabilities, in the type of `scores`.
@@ -153,8 +169,10 @@ class Mixture:
         Words that are masked in `scores`, with -inf, stay so; the others share the probability.
         """
         self._check_size(scores.shape[-1])
-        mixed = self._mix(scores, [self.history(row) for row in input_ids.tolist()])
-        return mixed.masked_fill(scores.isneginf(), -math.inf).log_softmax(-1).to(scores.dtype)
+        network = scores.softmax(-1) if scores.dtype.itemsize > 4 else scores.float().softmax(-1)
+        mixed = network.lerp(self._rows.probs(input_ids).to(network.dtype), self.weight)
+        mixed = mixed.masked_fill_(scores.isneginf(), 0.0)
+        return mixed.div_(mixed.sum(-1, keepdim=True)).log_().to(scores.dtype)
 
     def history(self, tokens: Sequence[int]) -> list[int]:
         """The n-gram model's history after these tokens: the last n-1, not beyond a sentence start.
@@ -188,13 +206,11 @@ class Mixture:
             )
         return ids
 
-    def _mix(self, logits: Tensor, histories: Sequence[Sequence[int]]) -> Tensor:
-        import torch
+    @cached_property
+    def _rows(self) -> FollowedRows:
+        from lidstone.hf.ngram_module import FollowedRows
 
-        network = torch.log_softmax(logits.double(), -1)
-        ngram = torch.from_numpy(self.table.prob(histories)).to(logits.device).log()
-        share = torch.tensor([1 - self.weight, self.weight], dtype=torch.float64, device=logits.device).log()
-        return torch.logaddexp(network + share[0], ngram + share[1])
+        return FollowedRows(self.table)
 
     def _check_size(self, size: int) -> None:
         if size != self.table.vocab.size:

@@ -208,7 +208,7 @@ def generating(model: Any, mixture: Mixture | None = None) -> Iterator[Any]:
     from transformers import LogitsProcessorList
 
     residual = residual_of(model)
-    mixing = [] if mixture is None else [mixture.process]
+    mixing = [] if mixture is None else mixture.logits_processor()
     if residual is None:
         yield LogitsProcessorList(mixing)
         return
