@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lidstone.ngram.cluster.tasks import as_piece, as_row
 from lidstone.ngram.counts import count
 from lidstone.ngram.disk.merge import merge
 from lidstone.ngram.disk.pieces import Piece, piece_of, whole
@@ -61,14 +59,3 @@ def test_long_lists_of_many_runs_are_merged_in_order() -> None:
     for name in ("levels", "heads", "words", "counts"):
         assert getattr(merged, name).tolist() == getattr(together, name).tolist()
     assert merged.first.tolist() == (together.first - together.base).tolist()
-
-
-@pytest.mark.parametrize("order", [2, 3, 5])
-def test_a_piece_travels_as_bytes_also_with_large_numbers(order: int) -> None:
-    sentences = [[1, 2, 3]] * 300 + [[1, word] for word in (*range(4, 400), 65_534, 65_535, 69_999)]
-    piece = merge([whole(run_of(sentences, 70_000, order), 70_000)], order, 70_000)
-    row = as_row(piece)
-    back = as_piece({name: [value] for name, value in row.items()}, 0)
-    for name in ("levels", "heads", "words", "counts", "first"):
-        assert getattr(back, name).tolist() == getattr(piece, name).tolist()
-    assert piece.counts.max() > 255 and np.diff(piece.first).max(initial=256) > 255
