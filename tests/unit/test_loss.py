@@ -319,7 +319,7 @@ class TestMistakes:
         with pytest.raises(InputError, match=r"\(2, 8, 4\) are transposed.*hint: pass logits\.transpose\(1, 2\)"):
             loss(make_logits().transpose(1, 2), LABELS)
 
-    @pytest.mark.parametrize("number", [float("nan"), -3, torch.tensor(-3), torch.tensor(float("nan"))])
+    @pytest.mark.parametrize("number", [float("nan"), float("inf"), -3, torch.tensor(-3), torch.tensor(float("nan"))])
     def test_numbers_of_items_that_divide_nothing(self, number):
         with pytest.raises(InputError, match=r"num_items is .*hint: give the number of labels"):
             SmoothedCrossEntropy(TABLE, gamma=0.1)(make_logits().requires_grad_(), LABELS, num_items=number)
@@ -404,12 +404,13 @@ class TestMistakes:
         with pytest.raises(InputError, match="the meta device, which holds no numbers"):
             loss(make_logits().to("meta"), LABELS.to("meta"))
 
-    def test_expanded_logits_and_a_gradient_in_place(self):
+    @pytest.mark.parametrize("sizes", [(0, 8, 1), (8, 3, 1)], ids=["expanded", "unfolded"])
+    def test_logits_that_share_memory_and_a_gradient_in_place(self, sizes):
         gradients = []
         for inplace in (True, False):
-            logits = make_logits()[:1].clone().requires_grad_()
+            logits = make_logits().requires_grad_()
             loss = SmoothedCrossEntropy(TABLE, gamma=0.1, inplace_gradient=inplace)
-            loss(logits.expand(2, -1, -1), LABELS).total.backward()
+            loss((logits * 1).as_strided((2, 4, 8), sizes), LABELS).total.backward()
             gradients.append(logits.grad)
         torch.testing.assert_close(*gradients)
 

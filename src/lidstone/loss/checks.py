@@ -193,7 +193,7 @@ def at_least_one_item(num_items: Tensor | int | float, device: torch.device) -> 
     A number on another device is not checked: that would wait for the device.
     """
     here = not isinstance(num_items, Tensor) or num_items.device.type == "cpu"
-    if not torch.compiler.is_compiling() and here and not bool((torch.as_tensor(num_items) >= 0).all()):
+    if not torch.compiler.is_compiling() and here and not 0 <= float(num_items) < math.inf:
         raise InputError(f"num_items is {num_items}", hint="give the number of labels that are predicted in the batch")
     number = torch.as_tensor(num_items, device=device)
     return torch.where(number > 0, number, torch.ones_like(number))

@@ -190,8 +190,8 @@ class SmoothedLoss(nn.Module):
 
     def _losses(self, logits: Tensor, gold: Tensor, num_items: Any, batch: PlannedBatch) -> LossParts:
         """The parts of logits (..., columns)."""
-        if self.inplace_gradient and 0 in logits.stride():
-            logits = logits.contiguous()  # positions of expanded logits share memory, which has room for one gradient
+        if self.inplace_gradient and _may_overlap(logits):
+            logits = logits.contiguous()  # what shares memory has room for one gradient
         total, parts, _ = operators.losses(_as_rows_of_logits(logits), *batch.packed(), self.inplace_gradient)
         parts = parts.detach()
         if self.reduction == "none" and num_items is None:
@@ -350,6 +350,16 @@ def product_type(hidden: Tensor) -> torch.dtype:
 def _as_rows_of_logits(logits: Tensor) -> Tensor:
     """Logits of any shape as (batch, time, V); a view of what has at most three dimensions."""
     return logits.reshape(math.prod(logits.shape[:-2]), *logits.shape[-2:]) if logits.dim() > 1 else logits[None, None]
+
+
+def _may_overlap(tensor: Tensor) -> bool:
+    """Whether numbers of a tensor may share memory, as those of expanded and unfolded ones do."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def _as_rows(ids: Tensor) -> Tensor:
