@@ -72,6 +72,16 @@ def sweeping(folder: Path) -> None:
     (folder / "recipe.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
 
 
+def teaching(folder: Path) -> None:
+    values = lm_values(write_texts(folder, (40, 8, 8)), max_steps=2, eval_every=2, accumulation=1)
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    works.lidstone(folder, "train", "recipe.yaml", "--output", "trained")
+    (run,) = (folder / "trained").glob("*/model")
+    run.rename(folder / "network")
+    for name in ("trained", "cache"):
+        shutil.rmtree(folder / name)
+
+
 def filtering(folder: Path) -> None:
     (folder / "in.txt").write_bytes(b"the cat sat on the mat\nnul\0\na dog and a cat\nthe end\n" * 12)
     (folder / "model.txt").write_text("the cat sat\na dog sat on the mat\n")
@@ -100,6 +110,13 @@ def prepared(folder: Path) -> object:
     return {path.name: path.read_bytes() for home in homes for path in home.iterdir()} or None
 
 
+def taught(folder: Path) -> object:
+    """The files of a finished teacher."""
+    made = folder / "teacher"
+    finished = (made / "teacher.json").exists() and json.loads((made / "teacher.json").read_text())["complete"]
+    return {path.name: path.read_bytes() for path in made.iterdir() if path.is_file()} if finished else None
+
+
 FILTER = ("filter", "model.table", "in.txt", "-o", "out.gz", "--jobs", "1", "--max-bad", "1")
 COUNTED = ("count", "a.txt", "-n", "3", "--memory", "4G", "-o", "out.counts")
 FITTED = ("fit", "a.counts", "--smoother", "jelinek-mercer", "-o", "out.table")
@@ -119,8 +136,9 @@ SHORT = {name: WORKS[name] for name in ("count", "fit", "convert", "report")} | 
     "data prepare": Work(training, ("data", "prepare", "recipe.yaml"), prepared),
     "train": Work(training, TRAIN, works.records, ("--resume",)),
     "sweep": Work(sweeping, SWEEP, works.records),
+    "teach": Work(teaching, ("teach", "network", "test.target", "--top", "4", "--output", "teacher"), taught),
 }  # fmt: skip
-SLOW = ("data prepare", "train", "sweep")  # they start threads of torch, which no fork survives
+SLOW = ("data prepare", "train", "sweep", "teach")  # they start threads of torch, which no fork survives
 
 
 def library(folder: Path) -> Path | None:
@@ -180,6 +198,9 @@ def load(name: str, work: Work, begin: Path) -> None:
         importlib.import_module(module)
     adapt()
     if name in SLOW:
+        from lidstone.hf import teach
+
+        teach.ENTRIES = 200  # of a shard
         training_kernels()
     else:
         with copied(begin) as folder, Path(os.devnull).open("w") as none:
