@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import runpy
 from collections.abc import Callable
@@ -10,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.tiny import lm_values, write_texts
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from lidstone.cli.main import app
 
-pytestmark = pytest.mark.unix
+pytestmark = [pytest.mark.unix, pytest.mark.filterwarnings("ignore:.*uses its fallback")]
 TREES = Path(__file__).parents[1] / "run_trees.py"
 FILES = {
     "count": "count text -n 2 -o OUT",
@@ -32,6 +33,8 @@ FILES = {
     "report --html": "report runs --no-tests --html OUT",
     "pack": "pack runs -o OUT.runs",
     "init": "init text --force -o OUT.yaml",
+    "lmplz": "lmplz -o 2 --discount_fallback --text text --arpa OUT.arpa",
+    "teach --parquet": "teach network text --top 2 -o taught --parquet OUT.parquet",
 }
 FOLDERS = {
     "data prepare": "data prepare recipe.yaml -o OUT",
@@ -39,6 +42,9 @@ FOLDERS = {
     "sweep": "sweep recipe.yaml --jobs 1 -o OUT",
     "unpack": "unpack study.runs -o OUT",
     "report --plots": "report runs --no-tests --plots OUT",
+    "teach": "teach network text --top 2 -o OUT",
+    "install-kenlm-names": "install-kenlm-names OUT",
+    "demo": "demo --smoke -o OUT",
 }
 
 
@@ -62,9 +68,11 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "fit c -s witten-bell -o t",
             "convert t m.arpa",
             "pack runs -o study.runs",
+            "train recipe.yaml -o trained",
         ):
             done = run(arguments, "")
             assert done.exit_code == 0, done.output
+        next((folder / "trained").glob("*/model")).rename(folder / "network")
     return folder
 
 
@@ -131,11 +139,16 @@ def refused(verb: str, make: Callable[[Path, str], Path], folder: Path) -> None:
     output = make(folder, f"out{suffix}")
     before = content(folder)
     done = run(arguments, str(output).removesuffix(suffix))
-    assert done.exit_code == 1, (done.output, done.exception)
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and any(str(place) in errors[0] for place in (folder, output.parent)), done.stderr
-    assert sum(line.startswith("hint: ") for line in done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
+    assert any(str(place) in the_error(done) for place in (folder, output.parent)), done.stderr
     assert content(folder) == before
+
+
+def the_error(done: Result) -> str:
+    """The one line of a command that failed; beside it there is a hint."""
+    assert done.exit_code == 1, (done.output, done.exception)
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert sum(line.startswith("hint: ") for line in done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
+    return error
 
 
 @pytest.mark.parametrize(
@@ -150,6 +163,25 @@ def test_a_file_that_cannot_be_written(verb: str, make: Callable[[Path, str], Pa
 @pytest.mark.parametrize("verb", FOLDERS)
 def test_a_folder_that_cannot_be_written(verb: str, make: Callable[[Path, str], Path], folder: Path) -> None:
     refused(verb, make, folder)
+
+
+@pytest.mark.parametrize("verb", [verb for verb in FILES | FOLDERS if verb != "install-kenlm-names"])
+def test_a_renaming_that_fails(verb: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    arguments = (FILES | FOLDERS)[verb]
+    suffix = next(word for word in arguments.split() if word.startswith("OUT")).removeprefix("OUT")
+    before = is_file(folder, f"out{suffix}") if verb in FILES and verb != "pack" else None
+    with monkeypatch.context() as patch:
+        for name in ("rename", "replace"):
+            patch.setattr(os, name, fail)
+        done = run(arguments, folder / "out")
+    assert os.strerror(errno.EXDEV) in the_error(done)
+    assert before is None or before.read_text() == "old"
+    done = run(arguments, folder / "out")
+    assert done.exit_code == 0, done.output
+    assert [path.name for path in folder.iterdir()] == [f"out{suffix}"]
 
 
 @pytest.mark.parametrize("verb", FILES)

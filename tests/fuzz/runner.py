@@ -115,8 +115,8 @@ class _TooLong(BaseException):
     pass
 
 
-def _alarm(*_: Any) -> None:
-    raise _TooLong
+def _alarm(end: int, _: Any) -> None:
+    raise _TooLong(f"{SECONDS} s of CPU time" if end == signal.SIGPROF else f"{WAIT} s")
 
 
 def _try(use: Any, path: Path) -> tuple[str, str]:
@@ -130,11 +130,10 @@ def _try(use: Any, path: Path) -> tuple[str, str]:
         use(path)
     except LidstoneError as error:
         return ("refusal", "") if "\n" not in str(error) else ("finding", f"more than a line: {str(error)[:200]}")
-    except _TooLong:
-        return "finding", f"no answer in {SECONDS} s of CPU time"
     except BaseException as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return "finding", f"{type(error).__name__}: {str(error)[:150]} ({Path(where.filename).name}:{where.lineno})"
+        what = "no answer in" if isinstance(error, _TooLong) else f"{type(error).__name__}:"
+        return "finding", f"{what} {str(error)[:150]} ({Path(where.filename).name}:{where.lineno})"
     finally:
         signal.alarm(0)
         signal.setitimer(signal.ITIMER_PROF, 0)
