@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import gzip
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -136,15 +138,15 @@ OBJECTS = 80 << 20
 
 
 class Machines(RayExecutor):
-    """Kills a machine in the middle of each step, and starts another one."""
+    """Kills a worker at the start of each step, and a machine in the middle of it; another machine is started."""
 
-    def __init__(self, machines, killed):
+    def __init__(self, machines, killed, folder):
         super().__init__()
-        self.machines, self.killed = machines, killed
+        self.machines, self.killed, self.folder = machines, killed, folder
 
     def run(self, task, files, opened, arguments):
         name = getattr(task, "func", task).__name__
-        results = super().run(delayed(task), files, opened, arguments)
+        results = super().run(delayed(task, self.folder / name), files, opened, arguments)
         if name in STEPS and name not in self.killed:
             yield from itertools.islice(results, 1)
             self.killed.append(name)
@@ -153,11 +155,15 @@ class Machines(RayExecutor):
         yield from results
 
 
-def delayed(task):
-    """The task, a moment later, so that several are under way."""
+def delayed(task, killed):
+    """The task, a moment later, so that several are under way; the first one kills its process, and notes its id."""
 
     def run(*arguments):
         time.sleep(0.1)
+        with contextlib.suppress(FileExistsError), killed.open("x") as note:
+            note.write(str(os.getpid()))
+            note.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
         return task(*arguments)
 
     return run
@@ -185,7 +191,7 @@ def machines(monkeypatch):
 @pytest.mark.unix
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_counts_and_tables_are_exact_though_a_machine_dies_in_every_step(tmp_path, monkeypatch, machines):
+def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_step(tmp_path, monkeypatch, machines):
     import ray
     from typer.testing import CliRunner
 
@@ -194,11 +200,12 @@ def test_counts_and_tables_are_exact_though_a_machine_dies_in_every_step(tmp_pat
     from lidstone.ngram.disk import fit as disk_fit
     from lidstone.ngram.smoothers.registry import get_smoother
 
-    text, killed = tmp_path / "text", []
+    text, killed, workers = tmp_path / "text", [], tmp_path / "workers"
+    workers.mkdir()
     text.write_text(TEXT * 3)
     set_sizes(monkeypatch, tokens=40, nodes=1000)
     monkeypatch.setattr(cluster, "SPLIT_BYTES", 300)
-    monkeypatch.setattr(executors, "RayExecutor", functools.partial(Machines, machines, killed))
+    monkeypatch.setattr(executors, "RayExecutor", functools.partial(Machines, machines, killed, workers))
     for module in (derive, disk_fit):
         monkeypatch.setattr(module, "block_nodes", lambda *_: 40)
 
@@ -212,6 +219,8 @@ def test_counts_and_tables_are_exact_though_a_machine_dies_in_every_step(tmp_pat
     fitted = run("fit", tmp_path / "out", "-s", "katz", "--set", "fallback=0.5", "-o", tmp_path / "table")
     assert fitted.exit_code == 0, fitted.output
     assert sorted(killed) == sorted(STEPS)
+    assert {path.name for path in workers.iterdir()} >= set(STEPS)
+    assert len({path.read_text() for path in workers.iterdir()} - {str(os.getpid())}) >= len(STEPS)
     counts = count_text(text, 4, thresholds=[0, 0, 1])
     save(counts, tmp_path / "same")
     assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()
