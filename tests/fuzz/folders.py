@@ -25,6 +25,7 @@ from tests.fuzz.works import TEXT
 from tests.tiny import lm_values, recipe, write_texts
 
 from lidstone.files import with_checksum
+from lidstone.lab.run.checkpoints import last_checkpoint, summarize_training, trained_seconds, write_checksums
 
 NAMES = (
     "a.txt",
@@ -42,6 +43,7 @@ NAMES = (
 )
 KINDS = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, b"Z",
          tarfile.GNUTYPE_SPARSE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME)  # fmt: skip
+CHECKPOINT = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
 Files = dict[str, bytes]
 
 
@@ -153,6 +155,45 @@ def use_model(folder: Path) -> None:
     from lidstone.lab.run.saved import load_saved
 
     load_saved(folder)
+
+
+@functools.cache
+def interrupted() -> bytes:
+    """The checkpoints of a training, as far as they are read without the weights."""
+    args = {"should_training_stop": False}
+    lines = [{"step": 2, "epoch": 1.0, "eval_loss": 3.0, "eval_perplexity": 20.1, "eval_seconds": 1.5}]
+    with tempfile.TemporaryDirectory() as home:
+        for step in (2, 4):
+            folder = Path(home) / f"checkpoint-{step}"
+            folder.mkdir()
+            for name in CHECKPOINT[:-1]:
+                (folder / name).write_bytes(f"{name} {step}".encode())
+            state = {"global_step": step, "max_steps": 9, "best_global_step": 2, "log_history": lines}
+            control = {"stateful_callbacks": {"TrainerControl": {"args": args, "attributes": {}}}}
+            (folder / "trainer_state.json").write_text(json.dumps(state | control))
+            write_checksums(folder)
+        return packed(Path(home))
+
+
+def checkpoint_changed(data: bytes, rng: random.Random) -> bytes:
+    """A checkpoint whose checksums vouch for what was changed."""
+    files = unzipped(data)
+    home = rng.choice(("checkpoint-2", "checkpoint-4", "checkpoint-4"))
+    name = f"{home}/{rng.choice(('trainer_state.json',) * 4 + ('checksums.json',))}"
+    files[name] = json_changed(files[name], rng)
+    sums = json.loads(files[f"{home}/checksums.json"])
+    if isinstance(sums, dict):
+        if isinstance(sums.get("files"), dict):
+            sums["files"] = {each: f"{zlib.crc32(files[f'{home}/{each}']):08x}" for each in CHECKPOINT}
+        files[f"{home}/checksums.json"] = json.dumps(with_checksum(sums)).encode()
+    return zipped(files)
+
+
+def use_checkpoints(folder: Path) -> None:
+    found = last_checkpoint(folder)
+    if found is not None:
+        assert found.path.parent == found.best.parent == folder and found.finished in (True, False)
+        summarize_training(found.state, "perplexity", trained_seconds(found.state["log_history"]))
 
 
 def archive_made(data: bytes, rng: random.Random) -> bytes:

@@ -241,6 +241,8 @@ PARSERS = {
         lambda: [folders.trained()[1]], folders.model_changed, folders.in_folder(folders.use_model), ".zip"),
     "teacher": Parser(
         lambda: [folders.taught()], folders.teacher_changed, folders.in_folder(folders.use_teacher), ".zip"),
+    "checkpoint": Parser(
+        lambda: [folders.interrupted()], folders.checkpoint_changed, folders.in_folder(folders.use_checkpoints), ".zip"),
     "filter state": Parser(
         lambda: [folders.unfinished()], folders.state_changed, folders.in_folder(folders.continue_filter), ".zip"),
 }  # fmt: skip

@@ -196,7 +196,7 @@ def test_the_newest_checkpoint_survives_damage_to_the_best(tmp_path):
             folder.mkdir(parents=True)
             for needed in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"):
                 (folder / needed).write_bytes(f"{needed} {step}".encode())
-            state = {"global_step": step, "max_steps": 1000, "best_global_step": best}
+            state = {"global_step": step, "max_steps": 1000, "best_global_step": best, "log_history": []}
             (folder / "trainer_state.json").write_text(json.dumps(state))
             write_checksums(folder)
         (home / "checkpoint-100" / file).write_bytes(b"damaged")

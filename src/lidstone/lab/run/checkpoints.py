@@ -21,7 +21,7 @@ from lidstone.files import file_checksums, parse_json, read_json, verify_files, 
 
 _NEEDED = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 _STATE, _CHECKSUMS = "trainer_state.json", "checksums.json"
-_DAMAGED = (OSError, ValueError, LookupError, TypeError, LidstoneError)
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, LidstoneError)
 log = logging.getLogger("lidstone")
 
 
@@ -108,6 +108,7 @@ def _read(path: Path) -> Checkpoint | None:
         state = parse_json((path / _STATE).read_bytes())
         found = Checkpoint(path, state)
         _verify(path)
+        _ = found.best, found.finished, sum(sum(point.values()) for point in learning_curve(state["log_history"]))
     except _DAMAGED:
         return None
     try:
