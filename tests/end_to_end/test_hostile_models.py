@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.tiny import lm_values, write_texts
+from tests.tiny import lm_values, recipe, write_texts
 
 from lidstone.cli.main import app
+from lidstone.errors import RunError
 
 pytest.importorskip("transformers")
 
@@ -65,6 +66,7 @@ VERBS = {
     "train tokenizer": ["train", "RECIPE", "--output", "OUT", "--set", "tokenizer.kind=checkpoint"],
     "train configuration": ["train", "RECIPE", "--output", "OUT", "--set", "model.checkpoint=MODEL/config.json"],
     "sweep": ["sweep", "RECIPE", "--output", "OUT"],
+    "teach": ["teach", "MODEL", "TEXT", "--output", "OUT/teacher"],
     "data prepare": ["data", "prepare", "RECIPE", "--set", "tokenizer.kind=checkpoint"],
 }
 
@@ -89,6 +91,27 @@ def test_no_verb_runs_code_of_a_model_folder(
     configuration_is_sound = verb == "train configuration" and hostile.joinpath("config.json").stat().st_size > 300
     assert (end.value.code or 0) == (0 if configuration_is_sound else 1), error
     assert configuration_is_sound or ("hint:" in error and "Traceback" not in error)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_pickle_in_a_checkpoint_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lidstone.lab.run.checkpoints import write_checksums
+    from lidstone.lab.run.run import train
+
+    def stop(_: Any) -> None:
+        if next(tmp_path.glob("runs/*/checkpoints/*"), None):
+            raise KeyboardInterrupt
+
+    monkeypatch.setenv("LIDSTONE_CACHE", str(tmp_path / "cache"))
+    values = recipe(lm_values(write_texts(tmp_path, (20, 5, 5)), max_steps=4, eval_every=2))
+    with pytest.raises(KeyboardInterrupt):
+        train(values, tmp_path / "runs", watch=stop)
+    (checkpoint,) = tmp_path.glob("runs/*/checkpoints/*")
+    (checkpoint / name).write_bytes(pickle.dumps(Payload(tmp_path / "ran"), protocol=2))
+    write_checksums(checkpoint)
+    with pytest.raises(RunError, match="cannot go on from .*hint: delete this folder") as error:
+        train(values, tmp_path / "runs", resume=True)
+    assert "\n" not in str(error.value) and not (tmp_path / "ran").exists()
 
 
 def test_the_refusals_name_the_reason(tmp_path: Path) -> None:

@@ -152,6 +152,8 @@ class TestInterruption:
             ld.teach(models[0], SENTENCES, tmp_path / "t", vocab=VOCAB, top=5)
         with pytest.raises(InputError, match=r"is not finished.*run the same command again"):
             ld.load_teacher(tmp_path / "t")
+        (damaged := tmp_path / "t" / "shard-00001.safetensors").write_bytes(damaged.read_bytes()[:-2] + b"xy")
+        made.pop()
         monkeypatch.setattr(making, "_shard", lambda *given: made.append(given[2]) or shard(*given))
         ld.teach(models[0], SENTENCES, tmp_path / "t", vocab=VOCAB, top=5)
         assert made == sorted(made, key=lambda numbers: numbers.start) and len(made) == len(whole.shards)

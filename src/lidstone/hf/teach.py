@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lidstone.errors import InputError, RunError, VocabularyMismatch
+from lidstone.errors import FileFormatError, InputError, RunError, VocabularyMismatch
 from lidstone.files import try_lock, write_errors
 from lidstone.hf.mixture import Mixture
 from lidstone.hf.perplexity import evaluating, window_of
@@ -244,9 +244,17 @@ def _write(folder: Path, signature: dict[str, Any], make: Any, rows: Sequence[Id
     for number, numbers in enumerate(progress(shards, "teaching")):
         path, mark = folder / f"shard-{number:05}.safetensors", {"signature": key}
         names.append(path.name)
-        if not (path.is_file() and read_arrays(path, verify=False)[1].get("signature") == key):
+        if not _is_written(path, key):
             make(numbers, zlib.crc32(f"{key} {number}".encode())).save(path, mark)
     save_manifest(folder, signature, names)
+
+
+def _is_written(shard: Path, key: str) -> bool:
+    """Whether a shard is there, sound, and of the teacher with this key."""
+    try:
+        return shard.is_file() and read_arrays(shard)[1].get("signature") == key
+    except FileFormatError:
+        return False
 
 
 def length_limited(lengths: Sequence[int], limit: int) -> list[range]:

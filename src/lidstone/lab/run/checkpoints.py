@@ -90,6 +90,17 @@ def write_errors(folder: Path, what: str = "a checkpoint") -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def read_errors(folder: str | None) -> Iterator[None]:
+    """Convert whatever torch and transformers raise at weights and states of another training, or of a stranger."""
+    try:
+        yield
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        hint = "delete this folder, then continue from the checkpoint before with --resume"
+        raise RunError(f"cannot go on from {folder}: {reason}", hint=hint) from error
+
+
 def _is_from_saving(error: RuntimeError) -> bool:
     """Whether `torch.save` raised it: its messages for a full disk vary and do not name the reason."""
     frames = (frame for frame, _ in walk_tb(error.__traceback__))

@@ -32,6 +32,7 @@ from lidstone.lab.recipe.sections import Metric, Training
 from lidstone.lab.run.checkpoints import (
     Fitted,
     last_checkpoint,
+    read_errors,
     remove_older,
     summarize_training,
     trained_seconds,
@@ -158,6 +159,18 @@ class PipelineTrainer(SmoothedLossMixin, Trainer):
         self.log(scores)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, scores)
         return scores
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        with read_errors(resume_from_checkpoint):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with read_errors(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with read_errors(checkpoint):
+            super()._load_rng_state(checkpoint)
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         with write_errors(Path(self.args.output_dir)):
