@@ -109,7 +109,7 @@ def test_a_pickle_in_a_checkpoint_is_refused(name: str, tmp_path: Path, monkeypa
     (checkpoint,) = tmp_path.glob("runs/*/checkpoints/*")
     (checkpoint / name).write_bytes(pickle.dumps(Payload(tmp_path / "ran"), protocol=2))
     write_checksums(checkpoint)
-    with pytest.raises(RunError, match="cannot go on from .*hint: delete this folder") as error:
+    with pytest.raises(RunError, match=r"cannot go on from .*hint: delete this folder") as error:
         train(values, tmp_path / "runs", resume=True)
     assert "\n" not in str(error.value) and not (tmp_path / "ran").exists()
 

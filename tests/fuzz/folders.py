@@ -190,7 +190,7 @@ def checkpoint_changed(data: bytes, rng: random.Random) -> bytes:
     return zipped(files)
 
 
-def use_checkpoints(folder: Path) -> None:
+def use_checkpoint(folder: Path) -> None:
     found = last_checkpoint(folder)
     if found is None or found.step < 4:
         raise LidstoneError("the newest checkpoint is not used")

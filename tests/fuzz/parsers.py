@@ -242,7 +242,7 @@ PARSERS = {
     "teacher": Parser(
         lambda: [folders.taught()], folders.teacher_changed, folders.in_folder(folders.use_teacher), ".zip"),
     "checkpoint": Parser(
-        lambda: [folders.interrupted()], folders.checkpoint_changed, folders.in_folder(folders.use_checkpoints), ".zip"),
+        lambda: [folders.interrupted()], folders.checkpoint_changed, folders.in_folder(folders.use_checkpoint), ".zip"),
     "filter state": Parser(
         lambda: [folders.unfinished()], folders.state_changed, folders.in_folder(folders.continue_filter), ".zip"),
 }  # fmt: skip
