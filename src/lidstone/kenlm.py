@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import InputError, LidstoneError
-from lidstone.ngram.scorer.methods import OWNER, STATE_BYTES, method, score_sentence, score_word
+from lidstone.ngram.scorer.methods import OWNER, STATE_BYTES, compile_ahead, method, score_sentence, score_word
 from lidstone.ngram.scorer.scorer import Scorer, Text, TextScores, padded, refuse_number
 from lidstone.ngram.scorer.step import WORDS
 from lidstone.text.raw import RawText, foreign_pieces, raw_text
@@ -219,6 +219,7 @@ class Model:
         from lidstone.ngram.scorer.models import load_scorer
 
         self.path: bytes = os.fsencode(Path(os.fsdecode(path)).absolute())
+        compile_ahead()
         try:
             self._scorer = load_scorer(os.fsdecode(self.path))
         except (LidstoneError, OSError) as error:

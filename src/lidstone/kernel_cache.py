@@ -1,7 +1,8 @@
 """A folder for numba's compiled code where neither the package nor the user's home can be written to.
 
-numba keeps compiled code beside the module or in the user's cache, and refuses to import a module if it can write to
-neither. Then a folder for temporary files takes their place.
+numba keeps compiled code beside the module, in the user's cache or in NUMBA_CACHE_DIR, and refuses to import a module
+if it cannot write there. Then a folder for temporary files takes their place, with a copy of what NUMBA_CACHE_DIR has:
+the code that `lidstone warm` compiled for an image that is read only.
 """
 
 from __future__ import annotations
@@ -13,14 +14,38 @@ from pathlib import Path
 
 
 def ensure_kernel_cache() -> None:
-    """Set numba's cache folder, unless it is set or numba finds one itself."""
-    if os.environ.get("NUMBA_CACHE_DIR") or os.name != "posix":
+    """Set numba's cache folder where numba would find none."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    if os.name != "posix" or (not given and os.access(Path(__file__).parent, os.W_OK)):
         return
-    if os.access(Path(__file__).parent, os.W_OK) or _is_writable(_user_cache() / "numba"):
+    if _is_writable(Path(given) if given else _user_cache() / "numba"):
         return
-    os.environ["NUMBA_CACHE_DIR"] = folder = str(_own_folder())
+    folder = _copied(Path(given)) if given else _own_folder()
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
     if "numba" in sys.modules:  # it has read the environment already
-        sys.modules["numba"].config.CACHE_DIR = folder
+        sys.modules["numba"].config.CACHE_DIR = str(folder)
+
+
+def _copied(given: Path) -> Path:
+    """A folder with the compiled code of one that cannot be written to: made once, by the first process."""
+    import hashlib
+    import shutil
+    import tempfile
+
+    own = _own_folder()
+    folder = own / hashlib.sha256(os.fsencode(given.absolute())).hexdigest()[:16]
+    if folder.is_dir():
+        return folder
+    made = Path(tempfile.mkdtemp(dir=own))
+    for file in given.glob("*/*.nb[ci]"):
+        target = made / file.parent.name / file.name
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, target)
+    try:
+        made.rename(folder)
+    except OSError:  # another process was faster
+        shutil.rmtree(made, ignore_errors=True)
+    return folder
 
 
 def _user_cache() -> Path:

@@ -50,6 +50,7 @@ VERBS = {
     "pack": "Pack finished runs into one file.",
     "unpack": "Write the runs of a packed file as folders.",
     "demo": "A small experiment on text that comes with Python.",
+    "warm": "Compile everything ahead, for images and read-only homes.",
     "env": "Versions, cores and folders, for bug reports.",
 }
 

@@ -118,12 +118,16 @@ def _model(path: str) -> _Model:
     from lidstone.files import as_url
     from lidstone.ngram.formats.kenlm import TRIE, open_binary
     from lidstone.ngram.formats.remote import read_remote
+    from lidstone.text.interning import compile_ahead
     from lidstone.text.source import kind_of_file
 
     if url := as_url(path):
         return read_remote(url, lambda file: _model(str(file)))
     binary = Path(path).is_file() and kind_of_file(path)[0] == "kenlm"
-    return _Probing(path) if binary and open_binary(path)[1].kind < TRIE else _Rows(read_table(path))
+    if binary and open_binary(path)[1].kind < TRIE:
+        return _Probing(path)
+    compile_ahead()
+    return _Rows(read_table(path))
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,8 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from lidstone.jit import kernel
-
-DEPTH = 8
-"""No n-gram has more words."""
-
+from lidstone.jit import helper, kernel
+from lidstone.text.memory import load_i64, scratch, store_i64
 
 Words64 = NDArray[np.uint64]
 
@@ -110,15 +107,8 @@ def row_of(rows: Any, base: Any, first: Any, words: Any, suffixes: Any, backoffs
     raise NotImplementedError
 
 
-def full_prob(
-    values: Any, first: Any, words: Any, suffixes: Any, backoffs: Any, history: Any, node: Any, chain: Any
-) -> Any:
-    """p(w | h) of the node hw, in compiled code; for `chain` see `chain_for`."""
-    raise NotImplementedError
-
-
-def chain_for(values: Any) -> Any:
-    """The `chain` that `full_prob` needs for such values, in compiled code: none where they are stored in full."""
+def full_prob(values: Any, first: Any, words: Any, suffixes: Any, backoffs: Any, history: Any, node: Any) -> Any:
+    """p(w | h) of the node hw, in compiled code."""
     raise NotImplementedError
 
 
@@ -206,36 +196,30 @@ def _row_of_codes(rows, base, first, words, suffixes, backoffs, history, node): 
 
 
 @overload(full_prob, strict=False)
-def _full_prob(
-    values: Any, first: Any, words: Any, suffixes: Any, backoffs: Any, history: Any, node: Any, chain: Any
-) -> Any:
+def _full_prob(values: Any, first: Any, words: Any, suffixes: Any, backoffs: Any, history: Any, node: Any) -> Any:
     if isinstance(values, types.Array):
-        return lambda values, first, words, suffixes, backoffs, history, node, chain: values[node]
+        return lambda values, first, words, suffixes, backoffs, history, node: values[node]
     return _prob_of_rows if isinstance(values[0], types.Array) else _prob_of_codes
 
 
-@overload(chain_for, strict=False)
-def _chain_for(values: Any) -> Any:
-    if isinstance(values, types.Array):
-        return lambda values: 0
-    return lambda values: np.empty(2 * DEPTH, np.int64)
-
-
-def _prob_of_codes(values, first, words, suffixes, backoffs, history, node, chain):  # type: ignore[no-untyped-def]
+def _prob_of_codes(values, first, words, suffixes, backoffs, history, node):  # type: ignore[no-untyped-def]
     return values.base[node] if node < len(values.base) else at(values.rows, node)
 
 
-def _prob_of_rows(values, first, words, suffixes, backoffs, history, node, chain):  # type: ignore[no-untyped-def]
+def _prob_of_rows(values, first, words, suffixes, backoffs, history, node):  # type: ignore[no-untyped-def]
     """Down the links to the unigram, then up again, in the order of `query.ngram_probs`."""
-    depth = 0
+    nodes, end = scratch(16 * 8), np.int64(0)  # each with its history: no n-gram has more than 8 words
     while history >= 0:
-        chain[depth], chain[depth + DEPTH] = node, history
+        store_i64(nodes + end, node)
+        store_i64(nodes + end + 8, history)
         node = suffix_of(first, words, suffixes, history, node)
         history = np.int64(at(suffixes, history))
-        depth += 1
+        end += 16
     probability = values.base[node] if node < len(values.base) else 0.0
-    for i in range(depth - 1, -1, -1):
-        probability = max(values.rows[chain[i]] + at(backoffs, chain[i + DEPTH]) * probability, 0.0)
+    while end > 0:
+        end -= 16
+        probability = values.rows[load_i64(nodes + end)] + at(backoffs, load_i64(nodes + end + 8)) * probability
+        probability = probability if probability > 0 else 0.0
     return probability
 
 
@@ -258,7 +242,7 @@ def find_between(words, low, high, word):  # type: ignore[no-untyped-def]
     return low if low < end and at(words, low) == word else -1
 
 
-@kernel
+@helper
 def bits_at(data, width, i):  # type: ignore[no-untyped-def]
     """Number i of a packed array."""
     bit = np.uint64(i) * np.uint64(width)
@@ -268,7 +252,7 @@ def bits_at(data, width, i):  # type: ignore[no-untyped-def]
     return np.int64((data[word] >> shift | above) & mask)
 
 
-@kernel
+@helper
 def ascending_at(data, width, high, i):  # type: ignore[no-untyped-def]
     """Number i of an ascending array: a binary search finds its high bits."""
     low, end = 0, len(high)

@@ -15,19 +15,22 @@ is scored with KenLM's float32 numbers by `scorer/`, whose docstring says why th
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.jit import kernel, pasted
-from lidstone.ngram.access import Values, at, chain_for, find_child, full_prob, size_of, suffix_of, with_row
+from lidstone.ngram.access import Values, at, find_child, full_prob, size_of, suffix_of, with_row
 from lidstone.ngram.trie import Trie
 from lidstone.parallel import cores
 
 EMPTY = -1
 """The state without a history."""
 PARALLEL_FROM = 200_000
+HISTORIES = 1 << 16
+"""Histories a pass of numpy."""
 
 
 def score_stream(trie: Trie, values: Any, backoffs: Any, stream: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -35,14 +38,13 @@ def score_stream(trie: Trie, values: Any, backoffs: Any, stream: NDArray[np.int3
 
     `values` are full probabilities of all n-grams, or the `Values` that they are computed from.
     """
-    arrays = (*trie.links, values, backoffs)
+    arrays = (*trie.links, values, backoffs, trie.vocab_size)
     if len(stream) < PARALLEL_FROM:
-        logprobs: NDArray[np.float64] = _score(*arrays, trie.vocab_size, stream)[0]
-        return logprobs
+        return _score(*arrays, stream)[0]
     starts, jobs = np.flatnonzero(stream == trie.vocab_size), min(cores(), 8)
     cuts = [*starts[np.linspace(0, len(starts), jobs, endpoint=False).astype(int)], len(stream)]
     with ThreadPoolExecutor(jobs) as pool:
-        parts = pool.map(lambda i: _score(*arrays, trie.vocab_size, stream[cuts[i] : cuts[i + 1]])[0], range(jobs))
+        parts = pool.map(lambda i: _score(*arrays, stream[cuts[i] : cuts[i + 1]])[0], range(jobs))
         return np.concatenate(list(parts))
 
 
@@ -54,8 +56,15 @@ def matches(
     return logprobs, np.searchsorted(trie.levels, nodes, "right").astype(np.int32)
 
 
+def _score(*arrays: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """`_score_all` into new arrays."""
+    logprobs, nodes = np.empty(len(arrays[-1])), np.empty(len(arrays[-1]), np.int64)
+    end = _score_all(*arrays, logprobs, nodes)
+    return logprobs[:end], nodes[:end]
+
+
 @pasted  # a call would count references to all arrays
-def _match(first, words, suffixes, values, backoffs, state, word, chain):  # type: ignore[no-untyped-def]
+def _match(first, words, suffixes, values, backoffs, state, word):  # type: ignore[no-untyped-def]
     """p(word | state), the longest known n-gram that ends in the word, and its history."""
     weight, node, history = 1.0, np.int64(-1), np.int64(state)
     while node < 0 and 0 <= history < size_of(backoffs):
@@ -65,13 +74,13 @@ def _match(first, words, suffixes, values, backoffs, state, word, chain):  # typ
             history = np.int64(at(suffixes, history))
     if node < 0:
         node, history = np.int64(word), np.int64(-1)
-    return weight * full_prob(values, first, words, suffixes, backoffs, history, node, chain), node, history
+    return weight * full_prob(values, first, words, suffixes, backoffs, history, node), node, history
 
 
 @kernel
-def _step(first, words, suffixes, values, backoffs, state, word, chain):  # type: ignore[no-untyped-def]
+def _step(first, words, suffixes, values, backoffs, state, word):  # type: ignore[no-untyped-def]
     """Ln p(word | state), and the state after the word."""
-    probability, node, history = _match(first, words, suffixes, values, backoffs, state, word, chain)
+    probability, node, history = _match(first, words, suffixes, values, backoffs, state, word)
     logprob = np.log(probability) if probability > 0 else -np.inf
     return logprob, state_of(first, words, suffixes, backoffs, history, node)
 
@@ -88,44 +97,42 @@ def state_of(first, words, suffixes, backoffs, history, node):  # type: ignore[n
 
 
 @kernel
-def _score(first, words, suffixes, values, backoffs, bos, stream):  # type: ignore[no-untyped-def]
-    """The log-probability of each token, and the node of the longest n-gram that ends with it."""
-    logprobs, nodes, chain = np.empty(len(stream)), np.empty(len(stream), np.int64), chain_for(values)
+def _score_all(first, words, suffixes, values, backoffs, bos, stream, logprobs, nodes):  # type: ignore[no-untyped-def]
+    """The log-probability of each token, and the node of the longest n-gram that ends with it; how many there are."""
     end, state = 0, np.int64(EMPTY)
     for word in stream:
         if word == bos:
             state = np.int64(bos)
             continue
-        probability, node, history = _match(first, words, suffixes, values, backoffs, state, word, chain)
+        probability, node, history = _match(first, words, suffixes, values, backoffs, state, word)
         logprobs[end] = np.log(probability) if probability > 0 else -np.inf
         nodes[end] = node
         end += 1
         # not the shortest state that `state_of` finds: looking for it takes longer than it saves in a stream
         state = node if node < size_of(backoffs) else suffix_of(first, words, suffixes, history, node)
-    return logprobs[:end].copy(), nodes[:end].copy()
+    return end
 
 
 @kernel
 def one_step(first, words, suffixes, values, backoffs, state, word):  # type: ignore[no-untyped-def]
     """Ln p(word | state), and the state after the word."""
-    return _step(first, words, suffixes, values, backoffs, state, word, chain_for(values))
+    return _step(first, words, suffixes, values, backoffs, state, word)
 
 
 @kernel
 def many_steps(first, words, suffixes, values, backoffs, states, targets, logprobs, after):  # type: ignore[no-untyped-def]
     """`one_step` for each pair of a state and a word."""
-    chain = chain_for(values)
     for i in range(len(states)):
-        logprobs[i], after[i] = _step(first, words, suffixes, values, backoffs, states[i], targets[i], chain)
+        logprobs[i], after[i] = _step(first, words, suffixes, values, backoffs, states[i], targets[i])
 
 
 @kernel
 def word_probs(first, words, suffixes, rows, backoffs, base, states, targets):  # type: ignore[no-untyped-def]
     """p(target | state) for each pair."""
     values = Values(rows, base)
-    out, chain = np.empty(len(states)), chain_for(values)
+    out = np.empty(len(states))
     for i in range(len(states)):
-        out[i] = _match(first, words, suffixes, values, backoffs, states[i], targets[i], chain)[0]
+        out[i] = _match(first, words, suffixes, values, backoffs, states[i], targets[i])[0]
     return out
 
 
@@ -153,18 +160,21 @@ def fill_rows(first, words, suffixes, rows, backoffs, base, states, out):  # typ
                 out[i, word] = max(with_row(rows, child, weights[level], out[i, word]), 0.0)  # rounding may fall below
 
 
-@kernel
-def ngram_probs(first, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
+def ngram_probs(
+    trie: Trie, rows: NDArray[Any], backoffs: NDArray[Any], base: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """p(w|h) of every n-gram hw, one per node, lower orders first; zero for `<s>`.
 
     If h w is a node, so is the same without its oldest word: the suffix link, whose p is known by then.
     """
-    probs = np.empty(len(rows))
-    probs[: len(base)] = base
-    probs[len(base)] = 0.0
-    for history in range(len(backoffs)):
-        for node in range(first[history], first[history + 1]):
-            probs[node] = max(rows[node] + backoffs[history] * probs[suffixes[node]], 0.0)
+    first, probs = trie.first, np.empty(trie.size)
+    probs[: len(base)], probs[len(base)] = base, 0.0
+    for begin, end in pairwise(trie.levels[:-1].tolist()):
+        for start in range(begin, end, HISTORIES):
+            stop = min(start + HISTORIES, end)
+            nodes = slice(int(first[start]), int(first[stop]))
+            weights = np.repeat(backoffs[start:stop], np.diff(first[start : stop + 1]))
+            probs[nodes] = np.maximum(rows[nodes] + weights * probs[trie.suffixes[nodes]], 0.0)
     return probs
 
 

@@ -134,11 +134,9 @@ class BackoffTable:
         >>> table.ngram_probs.round(3).tolist()    # 0, 1, 2, <s>; 1 0, 1 2, 2 0, <s> 1
         [0.333, 0.333, 0.333, 0.0, 0.4, 0.4, 0.5, 0.6]
         """
-        trie = self.trie
         if self.codes is not None:
             return self.codes.ngram_probs(self.base)
-        probs: NDArray[np.float64] = query.ngram_probs(trie.first, trie.suffixes, self.rows, self.backoffs, self.base)
-        return probs
+        return query.ngram_probs(self.trie, self.rows, self.backoffs, self.base)
 
     def prob(self, histories: Iterable[History]) -> NDArray[np.float64]:
         """The whole distribution after each history: (histories, V).

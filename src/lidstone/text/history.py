@@ -98,10 +98,10 @@ def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int
     rules = vocab.boundaries, np.append(vocab.events, False), np.int32(vocab.bos)
     threads = threads_for(len(ids))
     parts = equal_ranges(len(ids), threads)
-    sizes = [0] * threads
+    sizes, nothing = [0] * threads, np.empty(0, np.int32)
 
     def measure(part: int, _: int) -> None:
-        sizes[part] = _stream_size(ids, *parts[part], *rules)
+        sizes[part] = _fill_stream(ids, *parts[part], *rules, nothing)
 
     over_ranges(measure, threads, threads)
     ends = np.cumsum([0, *sizes])
@@ -111,23 +111,18 @@ def sentence_stream(ids: NDArray[np.int32], vocab: Vocabulary) -> NDArray[np.int
 
 
 @kernel
-def _stream_size(ids, begin, end, boundary, events, bos):  # type: ignore[no-untyped-def]
-    """How many ids of the stream a part of the ids becomes."""
-    size, before = 0, ids[begin - 1] if begin else bos
-    for token in ids[begin:end]:
-        size += events[token] * (1 + boundary[before])
-        before = token
-    return size
-
-
-@kernel
 def _fill_stream(ids, begin, end, boundary, events, bos, stream):  # type: ignore[no-untyped-def]
-    at, before = 0, ids[begin - 1] if begin else bos
-    for token in ids[begin:end]:
+    """Write what a part of the ids becomes, unless the stream is empty, and return how many ids these are."""
+    at, before, writes = 0, ids[begin - 1] if begin else bos, len(stream) > 0
+    for i in range(begin, end):
+        token = ids[i]
         if events[token]:
             if boundary[before]:
-                stream[at] = bos
+                if writes:
+                    stream[at] = bos
                 at += 1
-            stream[at] = token
+            if writes:
+                stream[at] = token
             at += 1
         before = token
+    return at

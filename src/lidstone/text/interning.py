@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from lidstone.jit import helper, inlined, kernel
+from lidstone.jit import compile_elsewhere, helper, inlined, kernel, wait_for
 from lidstone.text.hash_tables import GROUPED, ask_for, empty_groups, entries_per_group, find_grouped, insert
 from lidstone.text.memory import (
     load_i64,
@@ -52,6 +53,7 @@ class WordTable:
     """The words known so far, in a table with room for twice as many at least; to be kept while its address is used."""
 
     def __init__(self, groups: Any, arena: Any, starts: Any) -> None:
+        wait_for(_compile)
         self.arrays = groups, arena, starts
         """uint64: the hash table, see `hash_tables.py`; uint8: the words' bytes, each followed by a line feed, with 8
         bytes to spare; int64: where each word begins in the arena, and where the last one ends"""
@@ -221,6 +223,17 @@ def intern(
     store_i64(state + 8 * WORDS, words)
     store_i64(state + 8 * ARENA, used)
     return status
+
+
+def compile_ahead() -> None:
+    """Begin to compile what reads text, while this process still loads a model."""
+    compile_elsewhere(_compile, intern)
+
+
+def _compile() -> None:
+    number, flag = types.int64, types.boolean
+    fill_words.compile((number, number))
+    intern.compile((*[number] * 5, flag, number, number, flag, number, number))
 
 
 @kernel

@@ -30,7 +30,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from lidstone.jit import kernel
+from lidstone.jit import helper, kernel
 from lidstone.loss.checks import check_ids
 from lidstone.loss.kernels.protocol import Coefficients, PlannedBatch, PositionLosses, SparseTarget, computed_in
 
@@ -249,7 +249,7 @@ def _history(t, time, order, first, words, contexts, tokens):  # type: ignore[no
     return state, known
 
 
-@kernel
+@helper
 def _child(node, word, first, words):  # type: ignore[no-untyped-def]
     """The child of a node with this word, or -1."""
     if word < 0:
@@ -265,7 +265,7 @@ def _child(node, word, first, words):  # type: ignore[no-untyped-def]
     return low if low < end and words[low] == word else -1
 
 
-@kernel
+@helper
 def _probability(state, word, first, words, suffixes, rows, backoffs, base):  # type: ignore[no-untyped-def]
     """p~(word | state), in the order of operations of the tensor code."""
     word = max(word, 0)
@@ -346,13 +346,13 @@ def _scatter(start, stop, ngram, table, gradient, states, shifts, scale, scale_m
             weight, state = weight * backoffs[state], suffixes[state]
 
 
-@kernel
+@helper
 def _subtract(gradient, words, weight, values):  # type: ignore[no-untyped-def]
     for i in range(len(words)):
         gradient[words[i]] -= weight * values[i]
 
 
-@kernel
+@helper
 def _subtract_two(gradient, words, weight, plus, weight_minus, minus):  # type: ignore[no-untyped-def]
     for i in range(len(words)):
         gradient[words[i]] -= weight * plus[i] + weight_minus * minus[i]

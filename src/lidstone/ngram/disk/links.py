@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
-from lidstone.jit import kernel
+from lidstone.jit import helper, kernel
 from lidstone.ngram.disk.executors import Executor
 from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages
 from lidstone.ngram.disk.pieces import Ints
@@ -173,7 +173,7 @@ def _link_to_pairs(first, words, seconds, start, turns, places, out):  # type: i
     return True
 
 
-@kernel
+@helper
 def _search(words, word, low, end):  # type: ignore[no-untyped-def]
     """The first position from `low` on whose word is not smaller: in growing steps, then by halves."""
     step, high = 1, low

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lidstone.errors import InputError
-from lidstone.jit import kernel
+from lidstone.jit import helper, kernel
 from lidstone.ngram.disk.memory import BYTES_PER_NODE, format_size
 from lidstone.ngram.disk.pieces import Ints, Piece, PieceSlice, no_trie_error, run_lengths, smallest, whole
 
@@ -159,7 +159,7 @@ def merge_children(  # type: ignore[no-untyped-def]
     return node
 
 
-@kernel
+@helper
 def _gather(words, first, sources, keys):  # type: ignore[no-untyped-def]
     """The children of several nodes as sorted keys, word before place, and how many there are."""
     size = 0
@@ -178,7 +178,7 @@ def _gather(words, first, sources, keys):  # type: ignore[no-untyped-def]
     return _merge_lists(keys, size, first, sources), size
 
 
-@kernel
+@helper
 def _sort(keys, size):  # type: ignore[no-untyped-def]
     for i in range(1, size):
         key, j = keys[i], i
@@ -188,7 +188,7 @@ def _sort(keys, size):  # type: ignore[no-untyped-def]
         keys[j] = key
 
 
-@kernel
+@helper
 def _merge_lists(keys, size, first, sources):  # type: ignore[no-untyped-def]
     """Merge neighbouring lists, each sorted, two by two until one is left."""
     lists = len(sources)
@@ -207,7 +207,7 @@ def _merge_lists(keys, size, first, sources):  # type: ignore[no-untyped-def]
     return keys
 
 
-@kernel
+@helper
 def _merge_two(keys, start, middle, stop, out):  # type: ignore[no-untyped-def]
     """Merge keys[start:middle] and keys[middle:stop] into out[start:stop]."""
     left, right = start, middle

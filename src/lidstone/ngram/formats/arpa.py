@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from lidstone.errors import InputError, VocabularyMismatch, format_error
 from lidstone.files import as_url, atomic_write
 from lidstone.jit import kernel
-from lidstone.ngram.access import DEPTH, at, full_prob
+from lidstone.ngram.access import at, full_prob
 from lidstone.ngram.closure import ClosedLevel, build, close
 from lidstone.ngram.formats.arpa_reader import NgramSection, read_sections
 from lidstone.ngram.formats.remote import read_remote, write_remote
@@ -332,9 +332,8 @@ def _find_parents(first, nodes, low, high, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def _fill_probs(values, first, words, suffixes, backoffs, parents, nodes, out):  # type: ignore[no-untyped-def]
-    chain = np.empty(2 * DEPTH, np.int64)
     for i in range(len(nodes)):
-        out[i] = full_prob(values, first, words, suffixes, backoffs, parents[i], nodes[i], chain)
+        out[i] = full_prob(values, first, words, suffixes, backoffs, parents[i], nodes[i])
 
 
 @kernel

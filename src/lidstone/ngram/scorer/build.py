@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError, InputError
-from lidstone.jit import kernel
 from lidstone.ngram.closure import close
 from lidstone.ngram.formats.arpa import LOG_ZERO
 from lidstone.ngram.formats.arpa_reader import NgramSection
@@ -35,6 +34,7 @@ from lidstone.ngram.scorer.tries import (
     WIDE,
 )
 from lidstone.ngram.table import BackoffTable
+from lidstone.ngram.trie import Trie
 from lidstone.text.hash_tables import GROUP, empty_groups, entries_per_group, fill
 from lidstone.text.tokens import hash_words
 
@@ -238,7 +238,7 @@ def _levels_of_sections(sections: list[NgramSection], extra: int) -> list[Level]
 def _levels_of_table(table: BackoffTable, extra: int) -> list[Level]:
     trie = table.trie
     backoffs = np.append(_log10(table.backoffs), np.zeros(trie.size - trie.num_histories, np.float32))
-    columns = (_oldest_words(trie.suffixes, trie.parents), _log10(table.ngram_probs), backoffs)
+    columns = (_oldest_words(trie), _log10(table.ngram_probs), backoffs)
     oldest, logprobs, logs = [[column[trie.level(order)] for order in range(1, trie.order + 1)] for column in columns]
     oldest[0] = np.arange(trie.vocab_size + 1 + extra)
     logprobs[0] = np.append(logprobs[0], np.full(extra, MISSING_UNK, np.float32))
@@ -281,10 +281,10 @@ def _log10(values: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.log10(values, out=logs, where=values > 0).astype(np.float32)
 
 
-@kernel
-def _oldest_words(suffixes, parents):  # type: ignore[no-untyped-def]
+def _oldest_words(trie: Trie) -> NDArray[np.integer]:
     """The oldest word of every node: its own in the lowest order, else that of its parent."""
-    oldest = np.empty(len(suffixes), np.int32)
-    for node in range(len(suffixes)):
-        oldest[node] = node if suffixes[node] < 0 else oldest[parents[node]]
+    oldest = np.arange(trie.size, dtype=trie.words.dtype)
+    for order in range(2, trie.order + 1):
+        level = trie.level(order)
+        oldest[level] = oldest[trie.parents[level]]
     return oldest

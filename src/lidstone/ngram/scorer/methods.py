@@ -23,7 +23,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import cfunc, types
 from numba.extending import intrinsic
 
-from lidstone.jit import helper, inlined
+from lidstone.jit import compile_elsewhere, helper, inlined, wait_for
 from lidstone.ngram.scorer.blocks import score_blocks
 from lidstone.ngram.scorer.step import find_word, step
 from lidstone.ngram.scorer.tries import UNK
@@ -232,9 +232,19 @@ def _listed(tokens, count):  # type: ignore[no-untyped-def]
 @functools.cache
 def code_of(function: Callable[..., Any]) -> int:
     """The address of the code of `score_word` or `score_sentence`, compiled when it is asked for."""
+    wait_for(_compile_sentences)
     compiled = cfunc(types.int64(*[types.int64] * 4), cache=True, error_model="numpy")(function)
     address: int = compiled.address
     return address
+
+
+def compile_ahead() -> None:
+    """Begin to compile what scores sentences, while this process still loads the model."""
+    compile_elsewhere(_compile_sentences, score_blocks)
+
+
+def _compile_sentences() -> None:
+    code_of(score_sentence)
 
 
 class _Definition(ctypes.Structure):

@@ -48,7 +48,8 @@ def find_sorted(address, stride, mask, begin, end, most, key):  # type: ignore[n
     while end - before > 1:
         width = end - before - 1
         share = np.float64(key - low) / (np.float64(high - low) + 1.0)
-        pivot = before + 1 + min(np.int64(share * width), width - 1)
+        ahead = np.int64(share * width)
+        pivot = before + 1 + (ahead if ahead < width else width - 1)
         found = load_bits(address, pivot * stride, mask)
         if found == key:
             return pivot
@@ -92,7 +93,7 @@ def children(layout, k, node):  # type: ignore[no-untyped-def]
             while upper + 1 < size and load_u64(offsets + 8 * (upper + 1)) <= np.uint64(node + 1):
                 upper += 1
             end |= np.uint64(upper) << np.uint64(width)
-    return np.int64(min(begin, most)), np.int64(min(end, most))
+    return np.int64(begin if begin < most else most), np.int64(end if end < most else most)
 
 
 @inlined
