@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "lab.report": {"lab.methods", "lab.evaluation", "lab.report"},
     "lab.run": RUN,
     "lab.sweep": RUN | {"lab.report", "lab.sweep"},
-    "cli": RUN | {"lab.report", "lab.sweep", "cli"},
+    "cli": RUN | {"lab.report", "lab.sweep", "kenlm", "cli"},
     "kenlm": {"text", "ngram"},
     "__main__": {"cli"},
     **{name: set() for name in ANYONE},

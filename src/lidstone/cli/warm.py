@@ -104,7 +104,6 @@ def compile_all(folder: Path) -> None:
 
 
 def _call_library(folder: Path) -> None:
-    import lidstone as ld
     from lidstone import kenlm
     from lidstone.ngram.formats.safetensors import load_counts, load_table
 
@@ -118,10 +117,12 @@ def _call_library(folder: Path) -> None:
     if find_spec("torch"):
         import torch
 
+        from lidstone.loss.losses import SmoothedCrossEntropy
+
         counts = load_counts(folder / "counts")
         for loss in (
-            ld.SmoothedCrossEntropy(table, counts, gamma=0.1, empirical="token"),
-            ld.SmoothedCrossEntropy(table, counts, gamma=0.1, form="published", empirical="ngram"),
+            SmoothedCrossEntropy(table, counts, gamma=0.1, empirical="token"),
+            SmoothedCrossEntropy(table, counts, gamma=0.1, form="published", empirical="ngram"),
         ):
             logits = torch.zeros(1, 8, table.vocab.size, requires_grad=True)
             loss(logits, torch.randint(2, table.vocab.size, (1, 8))).total.backward()
