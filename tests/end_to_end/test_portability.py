@@ -109,8 +109,9 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     """The wheel is built and installed as a user would; numpy and the like are lent by this environment."""
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-cache-dir"]
     source = tmp_path / "source"
-    copied = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "src", "pyproject.toml", "README.md", "LICENSE"],
-                            capture_output=True, text=True, check=True).stdout  # fmt: skip
+    needed = ("src", "pyproject.toml", "setup.py", "README.md", "LICENSE")
+    listed = ["git", "-C", ROOT, "ls-files", "-z", *needed]
+    copied = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
     for name in filter(None, copied.split("\0")):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_bytes((ROOT / name).read_bytes())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+
+import lidstone
 
 try:
     import tomllib
@@ -46,6 +49,15 @@ def test_every_file_of_the_package_is_in_the_wheel() -> None:
     packed = {path for pattern in tool["package-data"]["lidstone"] for path in package.glob(pattern)}
     found = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert {path.name for path in found - packed if path.suffix != ".py"} <= {"README.md"}
+
+
+def test_links_of_the_page_on_pypi_lead_to_the_files_of_the_tag() -> None:
+    pytest.importorskip("setuptools")
+    page = runpy.run_path(str(ROOT / "setup.py"))["package_page"]()
+    source, tag = PROJECT["urls"]["Source"], f"v{lidstone.__version__}"
+    assert f"]({source}/blob/{tag}/docs/results.md#the-verdict)" in page
+    assert f"]({source}/raw/{tag}/docs/images/ladder.svg)" in page
+    assert re.findall(r"\]\((?!https://).*?\)", page) == []
 
 
 def test_the_citation_agrees_with_the_metadata() -> None:
