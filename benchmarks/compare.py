@@ -2,8 +2,9 @@
 
     python benchmarks/compare.py benchmarks/results/2026-11-18.json benchmarks/results/2026-12-01.json [--noise 0.15]
 
-Ratios are compared, since they are taken side by side in one run; seconds only with --all, on one machine. Exits with 1
-if something moved.
+Ratios are compared, since they are taken side by side in one run: those of the figures, and the seconds of every method
+over those of the first one in its group. Seconds themselves only with --all, on one machine. Exits with 1 if something
+moved.
 """
 
 from __future__ import annotations
@@ -28,10 +29,32 @@ def numbers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
         yield path, float(value)
 
 
+def side_by_side(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The seconds of each method over those of the first one in its group."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        for kind in ("seconds", "cpu_seconds"):
+            first, *others = [(name, one) for name, one in seconds_in(value, kind) if one] or [("", 0.0)]
+            for name, one in others:
+                yield (*path, kind, f"{name} over {first[0]}"), one / first[1]
+        for name, item in value.items():
+            yield from side_by_side(item, (*path, str(name)))
+
+
+def seconds_in(group: dict[Any, Any], kind: str) -> Iterator[tuple[str, float]]:
+    """`{"seconds": {"a": 1, "b": 2}}` and `{"a": {"seconds": 1}, "b": {"seconds": 2}}` are groups of methods."""
+    below = group.get(kind)
+    for name, item in below.items() if isinstance(below, dict) else group.items():
+        one = item if isinstance(below, dict) else item.get(kind) if isinstance(item, dict) else None
+        if isinstance(one, (int, float)):
+            yield str(name), float(one)
+
+
 def moved(old: Any, new: Any, noise: float, everything: bool) -> list[str]:
     """A line for each number that is in both and differs by more than `noise`."""
-    before, lines = dict(numbers(old)), []
-    for path, value in numbers(new):
+    before, lines = dict([*numbers(old), *side_by_side(old)]), []
+    for path, value in [*numbers(new), *side_by_side(new)]:
         is_ratio = any(word in key for key in path for word in RATIOS)
         known = before.get(path)
         if known and value and (everything or is_ratio) and abs(value / known - 1) > noise:

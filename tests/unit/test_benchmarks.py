@@ -52,3 +52,10 @@ def test_lists_of_runs_are_compared_too() -> None:
     assert moved({"runs": [{"ratio": 1.0}]}, {"runs": [{"ratio": 1.5}]}, 0.15, False) == [
         "runs / 0 / ratio: 1 -> 1.5 (+50%)"
     ]
+
+
+def test_methods_side_by_side_are_compared_with_the_first_of_them() -> None:
+    old, new = ({"order 3": {"ours": {"cpu_seconds": 0.5}, "lmplz": {"cpu_seconds": s}}} for s in (5.0, 2.5))
+    assert moved(old, new, 0.15, False) == ["order 3 / cpu_seconds / lmplz over ours: 10 -> 5 (-50%)"]  # 2.5 / 0.5
+    old, new = ([{"threads": 2, "seconds": {"torch": 1.0, "ours": s}}] for s in (1.0, 1.2))
+    assert moved(old, new, 0.15, False) == ["0 / seconds / ours over torch: 1 -> 1.2 (+20%)"]
