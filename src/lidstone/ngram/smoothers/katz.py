@@ -162,7 +162,7 @@ def _fill(first, suffixes, counts, totals, below, factors, events, rows, backoff
         discounted = kinds < events and rest > NOTHING
         left = totals[history] - seen + (often * taken_off).sum()  # thresholds may have dropped some
         total = totals[history] + (left == 0) if discounted else seen
-        backoffs[history] = max(left, left == 0) / total / rest if discounted else 0.0  # (3)
+        backoffs[history] = max(left, 1.0 * (left == 0)) / total / rest if discounted else 0.0  # (3)
         for child in children:
             lower = backoffs[history] * below[suffixes[child]]
             factor = factors[min(counts[child], most)] if discounted else 1.0
