@@ -11,8 +11,10 @@ from pathlib import Path
 import lidstone
 
 ROOT = Path(__file__).resolve().parents[1]
-ONCE = "register the trusted publisher on PyPI: project lidstone, workflow release.yml, environment pypi"
-
+ALWAYS = (
+    "register the trusted publisher on PyPI, once: project lidstone, workflow release.yml, environment pypi",
+    "push, and wait until all jobs of the workflow tests have passed: only they run on macOS and Windows",
+)
 
 PLACEHOLDERS = {"OWNER": "the account that holds the repository", "SECURITY-CONTACT": "an address that is read"}
 
@@ -35,7 +37,7 @@ def left() -> Iterator[str]:
         yield "commit or remove what git status shows"
     if f"v{version}" in git("tag").split():
         yield f"the tag v{version} exists: raise __version__ in src/lidstone/__init__.py"
-    yield ONCE
+    yield from ALWAYS
     yield f"git tag -s v{version} && git push origin v{version}"
 
 
@@ -44,10 +46,10 @@ def git(*words: str) -> str:
 
 
 def main() -> int:
-    """Print the steps; fail while there are more than the two of every release."""
+    """Print the steps; fail while there are more than those of every release."""
     steps = list(left())
     print("Left to do:", *(f"  {number}. {step}" for number, step in enumerate(steps, 1)), sep="\n")
-    return int(len(steps) > 2)
+    return int(len(steps) > len(ALWAYS) + 1)
 
 
 if __name__ == "__main__":

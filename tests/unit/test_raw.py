@@ -182,6 +182,8 @@ def test_decimals_of_a_toy_model():
 
 
 def test_two_sets_of_rules_are_refused_and_files_are_looked_at_first(tmp_path):
+    pytest.importorskip("sentencepiece")
+    pytest.importorskip("tokenizers")
     (tmp_path / "no.model").write_bytes(b"no model")
     (tmp_path / "no.json").write_text("{}")
     for settings, message in (
