@@ -134,6 +134,7 @@ def test_only_what_is_used_is_in_memory(files, name, parts):
 @linux
 @pytest.mark.slow
 def test_processes_share_the_pages(files):
+    pytest.importorskip("torch")
     processes = [run(files / "small", files / "large", "loss wait") for _ in range(2)]
     for process in processes:
         process.stdout.readline()
