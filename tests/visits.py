@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "lidstone"
-LIMITS = {"loss": 25, "score": 10, "sweep": 60}
+LIMITS = {"loss": 25, "score": 11, "sweep": 60}
 
 
 @contextmanager

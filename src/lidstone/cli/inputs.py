@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer import Argument, Option
@@ -178,6 +178,16 @@ def read_vocabulary(path: Path) -> Vocabulary:
     if not any(words):
         raise LidstoneError(f"{path} has no words", hint="use a file with one word per line")
     return Vocabulary.from_words(filter(None, words))
+
+
+def kenlm_format(name: str | Path) -> Literal["probing", "trie"] | None:
+    """The kind of KenLM's binaries that a file name asks for, if any.
+
+    >>> [kenlm_format(name) for name in ("a.bin", "b.trie", "c.arpa")]
+    ['probing', 'trie', None]
+    """
+    suffix = Path(name).suffix.lower()
+    return ("trie" if suffix == ".trie" else "probing") if suffix in KENLM_FILES else None
 
 
 def is_arpa(name: str | Path) -> bool:

@@ -33,6 +33,7 @@ VERBS = {
     "mix": "Mix several models into one.",
     "prune": "Make a model smaller.",
     "filter": "Score lines or documents by perplexity and keep the best.",
+    "asr": "Make the token-level model of a speech decoder.",
     "lmplz": "Estimate a model with the flags of KenLM's lmplz.",
     "build-binary": "Write a KenLM binary with the flags of build_binary.",
     "query": "Score lines with the flags of KenLM's query.",

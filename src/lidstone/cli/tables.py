@@ -11,13 +11,13 @@ from typer import Argument, Option
 from lidstone.cli.console import print_json, print_model, print_pairs, print_table, say, table_signature
 from lidstone.cli.inputs import (
     JSON,
-    KENLM_FILES,
     MODEL,
     MODEL_FILES,
     MODEL_OUTPUT,
     check_counts_input,
     check_folder,
     check_model_output,
+    kenlm_format,
     read_table,
     write_table,
 )
@@ -54,11 +54,11 @@ def convert(
     as_json: JSON = False,
 ) -> None:
     """Turn a model into an ARPA file, into a compact table, or into a binary of KenLM for decoders that load one."""
-    if kenlm is not None or Path(target).suffix.lower() in KENLM_FILES:
+    form = kenlm or kenlm_format(target)
+    if form is not None:
         from lidstone.ngram.scorer.write import write_kenlm
 
         check_folder(Path(target))
-        form = kenlm or ("trie" if Path(target).suffix.lower() == ".trie" else "probing")
         more = {"bits": quantize, "backoff_bits": backoffs, "array_bits": arrays, "unknown": unknown}
         write_kenlm(source, target, form, **more)  # type: ignore[arg-type]
         if as_json:

@@ -45,6 +45,8 @@ class RawText:
     """a model file of SentencePiece"""
     tokenizer: str | None = None
     """a tokenizer of Hugging Face: its file, its folder, or its name on the hub"""
+    offset: int | None = None
+    """pieces are written as the characters of their ids and this, as NeMo does with 100; None: as they are"""
 
     def __post_init__(self) -> None:
         if self.normalize not in (None, *NORMALIZATIONS):
@@ -86,28 +88,32 @@ class RawText:
                 yield b"".join([line + b"\n" for line in future.result()])
 
     def __reduce__(self) -> Any:
-        return type(self), (self.normalize, self.sentencepiece, self.tokenizer)
+        return type(self), (self.normalize, self.sentencepiece, self.tokenizer, self.offset)
 
     @cached_property
     def identity(self) -> list[Any]:
         """Equal for equal rules and equal files."""
         file = self.sentencepiece or self.tokenizer
-        return [self.normalize, zlib.crc32(Path(file).read_bytes()) if file and Path(file).is_file() else file]
+        rules = [self.normalize, zlib.crc32(Path(file).read_bytes()) if file and Path(file).is_file() else file]
+        return rules if self.offset is None else [*rules, self.offset]
 
     @cached_property
     def _split(self) -> Split:
         if self.sentencepiece is not None:
-            return _split_by_sentencepiece(self.sentencepiece)
-        return list if self.tokenizer is None else _split_by_tokenizer(self.tokenizer)
+            return _split_by_sentencepiece(self.sentencepiece, self.offset)
+        return list if self.tokenizer is None else _split_by_tokenizer(self.tokenizer, self.offset)
 
 
 def raw_text(
-    normalize: str | None = None, sentencepiece: str | None = None, tokenizer: str | None = None
+    normalize: str | None = None,
+    sentencepiece: str | None = None,
+    tokenizer: str | None = None,
+    offset: int | None = None,
 ) -> RawText | None:
     """The rules, with their files loaded; None if there are none: the text is words already."""
     if normalize is None and sentencepiece is None and tokenizer is None:
         return None
-    rules = RawText(normalize, sentencepiece, tokenizer)
+    rules = RawText(normalize, sentencepiece, tokenizer, offset)
     rules.words([""])  # errors of files come before any work
     return rules
 
@@ -150,7 +156,7 @@ def _decoded(text: str | bytes) -> str:
     return text if isinstance(text, str) else text.decode(errors="replace")
 
 
-def _split_by_sentencepiece(path: str) -> Split:
+def _split_by_sentencepiece(path: str, offset: int | None) -> Split:
     sentencepiece = _needed("sentencepiece")
     if not Path(path).is_file():
         raise InputError(f"cannot read {path}: there is no such file", hint="name a model file of SentencePiece")
@@ -160,20 +166,73 @@ def _split_by_sentencepiece(path: str) -> Split:
     except (OSError, RuntimeError) as error:
         raise InputError(f"{path} is not a model of SentencePiece", hint="it is made by spm_train, *.model") from error
     # This thread does the work: others are at other texts.
-    return lambda lines: [b" ".join(pieces) for pieces in processor.encode(lines, out_type=bytes, num_threads=1)]
+    if offset is None:
+        return lambda lines: [b" ".join(pieces) for pieces in processor.encode(lines, out_type=bytes, num_threads=1)]
+    names = _characters(processor.get_piece_size(), offset)
+    return lambda lines: [_named(names, ids) for ids in processor.encode(lines, out_type=int, num_threads=1)]
 
 
-def _split_by_tokenizer(name: str) -> Split:
+def is_sentencepiece(name: str) -> bool:
+    """Whether a tokenizer is the file of a SentencePiece model; those of Hugging Face are JSON, folders or names."""
+    if not Path(name).is_file():
+        return False
+    with Path(name).open("rb") as file:
+        return not file.read(64).lstrip().startswith(b"{")
+
+
+def _split_by_tokenizer(name: str, offset: int | None) -> Split:
+    if Path(name).is_dir() and not (Path(name) / "tokenizer.json").is_file():
+        return _split_by_transformers(name, offset)
     tokenizer = load_tokenizer(name)
     size = max(tokenizer.get_vocab().values(), default=-1) + 1
-    blanks = str.maketrans(dict.fromkeys(" \t\r\n\v\f", "\u2581"))
-    pieces = [(tokenizer.id_to_token(number) or "").translate(blanks).encode() for number in range(size)]
+    names = _names([tokenizer.id_to_token(number) or "" for number in range(size)], offset)
 
     def split(lines: Sequence[bytes]) -> list[bytes]:
         found = tokenizer.encode_batch_fast(list(map(_decoded, lines)), add_special_tokens=False)
-        return [b" ".join(map(pieces.__getitem__, one.ids)) for one in found]
+        return [_named(names, one.ids) for one in found]
 
     return split
+
+
+def _split_by_transformers(folder: str, offset: int | None) -> Split:
+    """By a tokenizer that transformers has in Python only, as that of Wav2Vec2: a folder without tokenizer.json."""
+    transformers = _needed("transformers")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        names = _names(tokenizer.convert_ids_to_tokens(range(len(tokenizer))), offset)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"{folder} has no tokenizer", hint="name a folder with tokenizer.json or vocab.json"
+        ) from error
+    return lambda lines: [
+        _named(names, tokenizer.convert_tokens_to_ids(tokenizer.tokenize(_decoded(line)))) for line in lines
+    ]
+
+
+def _names(pieces: Sequence[str], offset: int | None) -> list[bytes]:
+    """How each piece is written; blanks in pieces are not those between them."""
+    if offset is not None:
+        return _characters(len(pieces), offset)
+    blanks = str.maketrans(dict.fromkeys(" \t\r\n\v\f", "\u2581"))
+    return [piece.translate(blanks).encode() for piece in pieces]
+
+
+def _characters(size: int, offset: int) -> list[bytes]:
+    """One character for each piece, as NeMo's decoders read them.
+
+    >>> _characters(3, offset=100)
+    [b'd', b'e', b'f']
+    """
+    if size + offset > 0xD800:
+        raise InputError(
+            f"{size:,} tokens cannot be written as one character each: the limit is {0xD800 - offset:,}",
+            hint="write them as they are",
+        )
+    return [chr(number + offset).encode() for number in range(size)]
+
+
+def _named(names: Sequence[bytes], ids: Sequence[int]) -> bytes:
+    return b" ".join(map(names.__getitem__, ids))
 
 
 def load_tokenizer(name: str) -> Any:
@@ -199,10 +258,11 @@ def load_tokenizer(name: str) -> Any:
 
 
 def _needed(package: str) -> Any:
-    """A package of the extra `raw`."""
+    """A package of the extra `raw`, or transformers."""
     import importlib
 
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise InputError(f"{package} is not installed", hint="pip install 'lidstone[raw]'") from error
+        extra = "train" if package == "transformers" else "raw"
+        raise InputError(f"{package} is not installed", hint=f"pip install 'lidstone[{extra}]'") from error
