@@ -14,6 +14,8 @@ PARALLEL_ITEMS = 1 << 19
 """Fewer items than this are left to one thread."""
 SHARES = 4
 """Shares of work per thread, where they are of unequal length: a thread that is done takes the next."""
+WORTH_SHARING = 1 << 20
+"""Of fewer items, a worker has too few to be worth its start."""
 
 
 def cores() -> int:
@@ -35,13 +37,23 @@ def num_shares(threads: int) -> int:
     return SHARES * threads if threads > 1 else 1
 
 
-def equal_ranges(items: int, parts: int) -> list[tuple[int, int]]:
-    """0..items in so many ranges of about one length.
+def equal_ranges(items: int, parts: int, unit: int = 1) -> list[tuple[int, int]]:
+    """0..items in so many ranges of about one length, cut at multiples of `unit`.
 
-    >>> equal_ranges(10, 3)
-    [(0, 3), (3, 6), (6, 10)]
+    >>> equal_ranges(10, 3), equal_ranges(10, 3, unit=4)
+    ([(0, 3), (3, 6), (6, 10)], [(0, 0), (0, 4), (4, 10)])
     """
-    return list(pairwise(items * part // parts for part in range(parts + 1)))
+    inner = [items * part // parts // unit * unit for part in range(parts)]
+    return list(pairwise([*inner, items]))
+
+
+def chunk_size(total: float, limit: int, workers: int) -> int:
+    """How many of `total` items a piece of work has: at most `limit`, and so few that all workers are busy.
+
+    >>> [chunk_size(total, 5_000_000, workers=2) for total in (8_000_000, 80_000_000)]
+    [2000000, 5000000]
+    """
+    return min(limit, max(-(-int(total) // (2 * workers)), WORTH_SHARING)) if total else limit
 
 
 def over_ranges(work: Callable[[int, int], object], items: int, threads: int | None = None) -> None:

@@ -33,6 +33,7 @@ def connect(address: str | None = None, cpus: int | None = None) -> Any:
         )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise _unreachable(address, first_line(error)) from error
+    vars(ray._private.worker)["_worker_logs_enabled"] = False  # else it writes of lost machines to standard output
     return ray
 
 

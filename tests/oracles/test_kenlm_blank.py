@@ -43,7 +43,7 @@ def query(folder, *options):
 def totals(table, folder, blank):
     found = Totals()
     for batch in read_batches(folder / "test", table.vocab, chunk_bytes=1 << 16):
-        found.add(score_lines(table, batch.ids, blank))
+        found.add(Totals.of(score_lines(table, batch.ids, blank)))
     return found
 
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import gzip
-import itertools
 import os
-import shutil
-import signal
-import tempfile
-import time
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.ray_machines import Machines, machines  # noqa: F401
 
 from lidstone import __version__
 from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.disk import count_on_cluster as cluster
 from lidstone.ngram.disk import executors, links, write_counts
-from lidstone.ngram.disk.count_on_cluster import count_on_cluster, cut
-from lidstone.ngram.disk.executors import RayExecutor, ThreadExecutor, _run_task
+from lidstone.ngram.disk.count_on_cluster import count_on_cluster
+from lidstone.ngram.disk.executors import ThreadExecutor, _run_task
 from lidstone.ngram.formats.safetensors import save
-from lidstone.text import words
+from lidstone.text import splits, words
 from lidstone.text.inputs import Input
+from lidstone.text.reader import read_chunks
+from lidstone.text.splits import cut
 from lidstone.text.vocabulary import Vocabulary
 
 LINES = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=30).filter(any)
@@ -40,14 +36,15 @@ MEMORY = 1 << 40
 def test_every_line_is_in_exactly_one_split(tmp_path_factory, text, size, data):
     path = tmp_path_factory.mktemp("split") / "text"
     path.write_text(text)
-    parts = []
-    for split in cut([Input(str(path))], size):
-        source = split.open()
-        with Path(source).open("rb") if isinstance(source, str) else source as stream:
-            parts.append(b"".join(iter(lambda stream=stream: stream.read(data), b"")).decode())
-    assert "".join(parts) == text
+    parts = [
+        split.read(
+            lambda *where: b"".join(chunk.data for chunk in read_chunks(*where[:2], stop=where[2], chunk_bytes=data))
+        )
+        for split in cut([Input(str(path))], size)
+    ]
+    assert b"".join(parts).decode() == text
     filled = [part for part in parts if part]
-    assert all(part.endswith("\n") for part in filled[:-1])
+    assert all(part.endswith(b"\n") for part in filled[:-1])
 
 
 def set_sizes(monkeypatch, *, tokens, nodes, lists=2):
@@ -106,7 +103,14 @@ def test_a_text_that_changed_since_it_was_cut(tmp_path):
     (split,) = cut([Input(str(text))])
     os.utime(text, ns=(1, 1))
     with pytest.raises(TextError, match="changed while it was read"):
-        split.open()
+        split.read(lambda *where: None)
+
+
+def test_an_error_in_a_part_names_the_line_of_the_file(tmp_path):
+    text = tmp_path / "text"
+    text.write_bytes(b"a b\n" * 30 + b"a \xff\n" + b"c\n" * 9)
+    with pytest.raises(TextError, match=r"0xff in line 31, at byte 122"):
+        count_on_cluster([Input(str(text))], 2, tmp_path / "out", ThreadExecutor(1), memory=MEMORY, split_bytes=25)
 
 
 def test_standard_input_cannot_be_cut_and_leaves_nothing(tmp_path):
@@ -132,66 +136,10 @@ def test_errors_of_workers_travel_as_one_line():
     assert message.startswith("a worker has lidstone") and "the driver 0.0.9" in message and hint
 
 
-STEPS = ["read_split", "join_words", "count_block", "merge_bucket", "write_level", "link_children", "write_window"]
-STEPS += ["write_kept", "fill_block"]
-OBJECTS = 80 << 20
-
-
-class Machines(RayExecutor):
-    """Kills a worker at the start of each step, and a machine in the middle of it; another machine is started."""
-
-    def __init__(self, machines, killed, folder):
-        super().__init__()
-        self.machines, self.killed, self.folder = machines, killed, folder
-
-    def run(self, task, files, opened, arguments):
-        name = getattr(task, "func", task).__name__
-        results = super().run(delayed(task, self.folder / name), files, opened, arguments)
-        if name in STEPS and name not in self.killed:
-            yield from itertools.islice(results, 1)
-            self.killed.append(name)
-            self.machines.remove_node(next(iter(self.machines.worker_nodes)), allow_graceful=False)
-            self.machines.add_node(num_cpus=1, object_store_memory=OBJECTS)
-        yield from results
-
-
-def delayed(task, killed):
-    """The task, a moment later, so that several are under way; the first one kills its process, and notes its id."""
-
-    def run(*arguments):
-        time.sleep(0.1)
-        with contextlib.suppress(FileExistsError), killed.open("x") as note:
-            note.write(str(os.getpid()))
-            note.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return task(*arguments)
-
-    return run
-
-
-@pytest.fixture
-def machines(monkeypatch):
-    """Three machines with object stores of their own; the first one has no worker."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short, for sockets; others look for clusters in /tmp/ray
-    monkeypatch.setenv("RAY_TMPDIR", folder)
-    head = {"num_cpus": 0, "object_store_memory": OBJECTS, "include_dashboard": False}
-    found = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for _ in range(2):
-            found.add_node(num_cpus=1, object_store_memory=OBJECTS)
-        yield found
-    finally:
-        found.shutdown()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.unix
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_step(tmp_path, monkeypatch, machines):
+def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_step(tmp_path, monkeypatch, machines):  # noqa: F811
     import ray
     from typer.testing import CliRunner
 
@@ -200,12 +148,14 @@ def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_
     from lidstone.ngram.disk import fit as disk_fit
     from lidstone.ngram.smoothers.registry import get_smoother
 
-    text, killed, workers = tmp_path / "text", [], tmp_path / "workers"
+    left = ["read_split", "join_words", "count_block", "merge_bucket", "write_level", "link_children"]
+    left += ["write_window", "write_kept", "fill_block"]
+    text, workers, steps = tmp_path / "text", tmp_path / "workers", set(left)
     workers.mkdir()
     text.write_text(TEXT * 3)
     set_sizes(monkeypatch, tokens=40, nodes=1000)
-    monkeypatch.setattr(cluster, "SPLIT_BYTES", 300)
-    monkeypatch.setattr(executors, "RayExecutor", functools.partial(Machines, machines, killed, workers))
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 300)
+    monkeypatch.setattr(executors, "RayExecutor", functools.partial(Machines, machines, left, workers))
     for module in (derive, disk_fit):
         monkeypatch.setattr(module, "block_nodes", lambda *_: 40)
 
@@ -218,9 +168,8 @@ def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_
     assert counted.exit_code == 0, counted.output
     fitted = run("fit", tmp_path / "out", "-s", "katz", "--set", "fallback=0.5", "-o", tmp_path / "table")
     assert fitted.exit_code == 0, fitted.output
-    assert sorted(killed) == sorted(STEPS)
-    assert {path.name for path in workers.iterdir()} >= set(STEPS)
-    assert len({path.read_text() for path in workers.iterdir()} - {str(os.getpid())}) >= len(STEPS)
+    assert not left and {path.name for path in workers.iterdir()} >= steps
+    assert len({path.read_text() for path in workers.iterdir()} - {str(os.getpid())}) >= len(steps)
     counts = count_text(text, 4, thresholds=[0, 0, 1])
     save(counts, tmp_path / "same")
     assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from lidstone.ngram.smoothers.base import FallbackUsed
 from lidstone.ngram.smoothers.kneser_essen_ney import KneserEssenNey
 from lidstone.ngram.smoothers.modified_kneser_ney import ModifiedKneserNey
 from lidstone.text import words
-from lidstone.text.reader import FileRange
+from lidstone.text.reader import Place, line_begin, read_chunks
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import read_words
 
@@ -47,18 +49,20 @@ def test_text_is_read_as_by_one_thread(tmp_path_factory, text, threads, blank, f
     assert ids.tolist() == expected.tolist() and found == same
 
 
-@settings(deadline=None, max_examples=200)
-@given(text=TEXTS, start=st.integers(0, 80), stop=st.integers(0, 80))
-def test_a_range_has_the_lines_that_begin_in_it(tmp_path_factory, text, start, stop):
+@settings(deadline=None, max_examples=300)
+@given(text=TEXTS, size=st.integers(1, 9), cuts=st.lists(st.integers(0, 80), max_size=3))
+def test_ranges_of_a_file_have_the_chunks_of_the_whole(tmp_path_factory, text, size, cuts):
     path, data = tmp_path_factory.mktemp("range") / "text", text.encode()
     path.write_bytes(data)
-    start, stop = sorted((min(start, len(data)), min(stop, len(data))))
-    begins = [0, *(i + 1 for i, byte in enumerate(data) if byte == 10)]
-    lines = [line for begin, line in zip(begins, data.splitlines(True), strict=False) if start <= begin < stop]
-    with FileRange(path, start, stop) as file:
-        found = file.read()
-    mark = MARK.encode() if start and b"".join(lines).startswith(MARK.encode()) else b""
-    assert found == mark + b"".join(lines)
+    bounds = [0, *sorted(cut // size * size for cut in cuts if cut // size * size < len(data)), None]
+    found = []
+    for start, stop in itertools.pairwise(bounds):
+        begin = Place(0, line_begin(path, start), data.count(b"\n", 0, start), data.count(b"\n", 0, start))
+        found += read_chunks(path, begin, stop=stop, chunk_bytes=size)
+    assert [replace(chunk, raw=0) for chunk in found] == [
+        replace(chunk, raw=0) for chunk in read_chunks(path, chunk_bytes=size)
+    ]
+    assert b"".join(chunk.data for chunk in found) == data.removeprefix(MARK.encode())
 
 
 def test_an_error_is_told_with_its_line(tmp_path, monkeypatch):

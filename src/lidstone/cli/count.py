@@ -11,6 +11,7 @@ from lidstone.cli.console import print_json, print_table, say, signature_line
 from lidstone.cli.inputs import (
     ADDRESS,
     BLANK,
+    COLUMN,
     JSON,
     NORMALIZE,
     OUTPUT,
@@ -53,7 +54,7 @@ def count(
     ] = None,
     memory: Annotated[str | None, Option(help="Count on disk, in at most this much memory, such as 4G.")] = None,
     temporary: TEMPORARY = None,
-    column: Annotated[str | None, Option(help="The column of Parquet or JSON lines files to read.")] = None,
+    column: COLUMN = None,
     normalize: NORMALIZE = None,
     sentencepiece: SENTENCEPIECE = None,
     tokenizer: TOKENIZER = None,

@@ -10,6 +10,8 @@ from typer import Option
 
 from lidstone.cli.console import print_json, say, signature_line, table_signature
 from lidstone.cli.inputs import (
+    ADDRESS,
+    ENGINE,
     JSON,
     LINE_BUFFERED,
     MODEL,
@@ -17,7 +19,9 @@ from lidstone.cli.inputs import (
     SENTENCEPIECE,
     TEXTS,
     TOKENIZER,
+    check_engine,
     check_folder,
+    ray_cluster,
     read_table,
 )
 from lidstone.errors import InputError
@@ -61,40 +65,47 @@ def filter(
     ] = 0.1,
     jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Threads; all cores by default.")] = None,
     line_buffered: LINE_BUFFERED = False,
+    engine: ENGINE = None,
+    address: ADDRESS = None,
     restart: Annotated[bool, Option("--restart", help="Start an unfinished run from the beginning.")] = False,
     as_json: JSON = False,
 ) -> None:
     """Compute the perplexity of every line, JSON object on a line, or row of Parquet, and keep the best."""
+    from lidstone.ngram.disk.executors import RayExecutor
     from lidstone.ngram.filter.filter import filter_documents
+    from lidstone.text.inputs import expand
     from lidstone.text.raw import raw_text
 
+    check_engine(engine, address)
     raw = raw_text(normalize, sentencepiece, tokenizer)
     if output != "-":
         check_folder(Path(output))
-    (model, signature), general = read_scorer(table), None if against is None else read_scorer(against)[0]
-    reporter = Reporter(output)
-    done = filter_documents(
-        model,
-        texts,
-        output,
-        against=general,
-        format=format,  # type: ignore[arg-type]
-        field=field,
-        raw=raw,
-        max_perplexity=max_perplexity,
-        min_perplexity=min_perplexity,
-        max_difference=max_difference,
-        keep=keep,
-        percentiles=parse_percentiles(percentiles),
-        bucket=bucket,
-        bare=bare,
-        jobs=jobs,
-        restart=restart,
-        line_buffered=line_buffered,
-        show=True,
-        say=say,
-        report=reporter,
-    )
+    with ray_cluster(engine, address):
+        (model, signature), general = read_scorer(table), None if against is None else read_scorer(against)[0]
+        reporter = Reporter(output)
+        done = filter_documents(
+            model,
+            [item.name for item in expand(texts)],
+            output,
+            against=general,
+            format=format,  # type: ignore[arg-type]
+            field=field,
+            raw=raw,
+            max_perplexity=max_perplexity,
+            min_perplexity=min_perplexity,
+            max_difference=max_difference,
+            keep=keep,
+            percentiles=parse_percentiles(percentiles),
+            bucket=bucket,
+            bare=bare,
+            jobs=jobs,
+            restart=restart,
+            line_buffered=line_buffered,
+            show=True,
+            say=say,
+            report=reporter,
+            executor=None if engine is None else RayExecutor(),
+        )
     _print(done, reporter, signature, as_json)
     reporter.check(done, max_bad)
 

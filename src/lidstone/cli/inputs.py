@@ -46,6 +46,8 @@ MODEL_OUTPUT: TypeAlias = Annotated[Path, Option("--output", "-o", help=MODEL_FI
 TEMPORARY: TypeAlias = Annotated[
     Path | None, Option(help="The folder for temporary files; by default that of the output.")
 ]
+COLUMN: TypeAlias = Annotated[str | None, Option(help="The column of Parquet or JSON lines files to read.")]
+ENGINE: TypeAlias = Annotated[str | None, Option(help="ray: let the workers of a Ray cluster read and score.")]
 ADDRESS: TypeAlias = Annotated[str | None, Option(help="Address of the Ray cluster; by default a new one.")]
 RUNS_FOLDER: TypeAlias = Annotated[Path, Option("--output", "-o", callback=not_stdout, help="The folder of runs.")]
 BLANK: TypeAlias = Annotated[

@@ -8,13 +8,13 @@ has been taken from the full text, so what was dropped becomes mass for the orde
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from lidstone.text.datasets import Sentences, check_vocabulary, id_stream
 from lidstone.text.history import sentence_stream
 from lidstone.text.vocabulary import Vocabulary, html_table
 from lidstone.text.words import Blank, Sources, read_words
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,6 +106,18 @@ class Counts:
         More frequent ones are all in the entry 2^20.
         """
         return (self.derived.adjusted_histograms if adjusted else self.derived.histograms)[order - 1]
+
+    def over(self, work: Callable[[Counts, Item], Result], parts: Iterable[Item]) -> Iterator[Result]:
+        """work(counts, part) for each part, in order: here, or by tasks where counts in a file are fitted.
+
+        >>> counts = count([[1, 2], [1]], Vocabulary(size=3, eos=0), order=2)
+        >>> list(counts.over(lambda counts, part: int(counts.counts[part].sum()), [slice(0, 2), slice(2, 4)]))
+        [4, 3]
+        """
+        if "run" in vars(self):
+            yield from vars(self)["run"](work, parts)
+        else:
+            yield from (work(self, part) for part in parts)
 
     @cached_property
     def fingerprint(self) -> str:

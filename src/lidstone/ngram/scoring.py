@@ -46,7 +46,7 @@ class Totals:
     """Sums over the lines scored so far.
 
     >>> totals = Totals()
-    >>> totals.add(LineScores(np.log([0.25, 0.5]), np.array([2, 1]), np.array([0, 1])))
+    >>> totals.add(Totals.of(LineScores(np.log([0.25, 0.5]), np.array([2, 1]), np.array([0, 1]))))
     >>> round(totals.perplexity, 6), totals.tokens, totals.oov, totals.lines
     (2.0, 3, 1, 2)
     """
@@ -56,12 +56,18 @@ class Totals:
     oov: int = 0
     lines: int = 0
 
-    def add(self, scores: LineScores) -> None:
-        """Add some lines."""
-        self.logprob += float(scores.logprobs.sum())
-        self.tokens += int(scores.tokens.sum())
-        self.oov += int(scores.oov.sum())
-        self.lines += len(scores.tokens)
+    @classmethod
+    def of(cls, scores: LineScores) -> Totals:
+        """The sums of some lines."""
+        logprob, tokens, oov = (array.sum().item() for array in scores)
+        return cls(logprob, tokens, oov, len(scores.tokens))
+
+    def add(self, other: Totals) -> None:
+        """Add the sums of some more lines."""
+        self.logprob += other.logprob
+        self.tokens += other.tokens
+        self.oov += other.oov
+        self.lines += other.lines
 
     @property
     def perplexity(self) -> float:

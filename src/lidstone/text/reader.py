@@ -4,19 +4,19 @@
 
 Text is UTF-8 without NUL bytes. A line ends at a line feed alone; a byte order mark at the start of the text is
 dropped. Errors name the file, line and byte. Reading can begin at the place of any chunk, and a large plain file can be
-read in ranges at the same time.
+read in ranges at the same time: the range start..stop has the lines that end in it, from `line_begin(start)` on.
 """
 
 from __future__ import annotations
 
-import io
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from lidstone.errors import DataError, TextError
-from lidstone.text.source import HEAD, ByteStream, Source, kind_of, name_of, not_text, open_bytes, raw_position, stamp
+from lidstone.text.source import HEAD, Source, kind_of, name_of, not_text, open_bytes, raw_position, stamp
 
 CHUNK_BYTES = 1 << 20
 MARK = b"\xef\xbb\xbf"  # the UTF-8 byte order mark
@@ -64,6 +64,7 @@ def read_chunks(
     sources: Source | Sequence[Source],
     begin: Place | None = None,
     *,
+    stop: int | None = None,
     names: Sequence[str] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
     strict: bool = True,
@@ -73,10 +74,14 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     r"""All lines of all sources, in pieces of about `chunk_bytes`; a longer line makes a piece longer.
 
+    A piece has the lines that end in a stretch of `chunk_bytes`. So the pieces from the place of any piece on are the
+    same. With `stop` there are the lines that end before that byte of the last source.
+
     What is not text is an error, unless `strict` is false; so is an ARPA file, except for its own reader (`arpa`). With
     `watch` a file that changes while it is read is an error: the text would be neither the old nor the new one. With
     `prompt` a piece is all lines that have arrived, so that a program that waits for an answer gets one.
 
+    >>> import io
     >>> chunks = read_chunks(io.BytesIO(b"a\nbc\n\nd"), chunk_bytes=3)
     >>> [(chunk.data, chunk.end.line) for chunk in chunks]
     [(b'a\n', 1), (b'bc\n\n', 3), (b'd', 4)]
@@ -87,7 +92,7 @@ def read_chunks(
         source, name = texts[number], names[number] if names else name_of(texts[number])
         before = stamp(source) if watch else None
         with open_bytes(source) as stream:
-            for data in _whole_lines(stream, chunk_bytes, place.offset, prompt):
+            for data in _whole_lines(stream, chunk_bytes, place.offset, prompt, stop):
                 if strict:
                     _check(data, source, name, place, arpa)
                 lines = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -105,6 +110,7 @@ def read_chunks(
 def read_lines(source: Source, chunk_bytes: int = 1 << 22) -> Iterator[str]:
     r"""Yield lines without their ends; a carriage return before the line feed is part of the end.
 
+    >>> import io
     >>> list(read_lines(io.BytesIO("é a\r\n\nb".encode())))
     ['é a', '', 'b']
     """
@@ -112,18 +118,20 @@ def read_lines(source: Source, chunk_bytes: int = 1 << 22) -> Iterator[str]:
         yield from (line.removesuffix("\r") for line in chunk.text.decode().split("\n"))
 
 
-def _whole_lines(stream: BinaryIO, chunk_bytes: int, offset: int, prompt: bool = False) -> Iterator[bytes]:
-    """The bytes from `offset` on, in pieces that end at a line end, the last one perhaps not."""
+def _whole_lines(stream: BinaryIO, chunk_bytes: int, offset: int, prompt: bool, stop: int | None) -> Iterator[bytes]:
+    """The bytes from `offset` on, in pieces that end at a line end, the last one of a stream perhaps not."""
     _skip(stream, offset)
     read = stream.read1 if prompt else stream.read  # type: ignore[attr-defined]
     begun: list[bytes] = []  # the incomplete line at the end of the last block, of any length
-    while block := read(chunk_bytes):
+    end = sys.maxsize if stop is None else stop
+    while block := read(min(chunk_bytes - offset % chunk_bytes, end - offset)):
+        offset += len(block)
         cut = block.rfind(b"\n") + 1
         if cut:
             yield b"".join((*begun, memoryview(block)[:cut]))
             begun = []
         begun.append(block[cut:])
-    if any(begun):
+    if offset != end and any(begun):
         yield b"".join(begun)
 
 
@@ -175,30 +183,21 @@ def find_fault(data: bytes) -> Fault | None:
     return Fault(zero, "has", "a NUL byte", hint)
 
 
-class FileRange(ByteStream):
-    """The lines of a file that begin in start..stop, as a stream of bytes."""
+def line_begin(path: str | Path, position: int) -> int:
+    r"""Where the line begins in which the byte at a position of a file stands; after a line feed, a line begins.
 
-    def __init__(self, path: str | Path, start: int, stop: int) -> None:
-        file = Path(path).open("rb")  # noqa: SIM115
-        super().__init__(_blocks_between(file, start, stop), str(path), file)
-
-
-def _blocks_between(file: BinaryIO, start: int, stop: int) -> Iterator[bytes]:
-    """All bytes up to the end of the line in which the range ends."""
-    if start:  # the line of the byte before begins earlier, unless that byte ends it
-        file.seek(start - 1)
-        file.readline()
-        position = file.tell()
-        if position < stop and file.read(len(MARK)) == MARK:
-            yield MARK  # for readers to drop: this one is part of the text
-        file.seek(position)
-    while block := file.read(min(CHUNK_BYTES, max(stop - file.tell(), 0))):
-        yield block
-    if file.tell():
-        file.seek(-1, io.SEEK_CUR)
-        while not file.read(1).endswith(b"\n") and (block := file.readline(CHUNK_BYTES)):
-            yield block
-            file.seek(-1, io.SEEK_CUR)
+    >>> import tempfile; file = Path(tempfile.mkdtemp()) / "text"; _ = file.write_bytes(b"a\nbc\n")
+    >>> [line_begin(file, position) for position in range(6)]
+    [0, 0, 2, 2, 2, 5]
+    """
+    with Path(path).open("rb") as file:
+        while position > 0:
+            start = max(position - HEAD, 0)
+            file.seek(start)
+            if found := file.read(position - start).rfind(b"\n") + 1:
+                return start + found
+            position = start
+    return 0
 
 
 def aligned(texts: Sequence[Iterable[str]], names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -22,7 +22,7 @@ from lidstone.errors import InputError, LidstoneError, TextError
 from lidstone.parallel import cores, equal_ranges, over_ranges
 from lidstone.progress import progress_bar
 from lidstone.text import interning
-from lidstone.text.reader import Chunk, FileRange, Place, read_chunks, read_lines
+from lidstone.text.reader import Chunk, Place, line_begin, read_chunks, read_lines
 from lidstone.text.source import Source, is_plain, name_of, plain_size
 from lidstone.text.tokens import PADDING
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
@@ -100,15 +100,20 @@ def read_batches(
     show: bool = False,
     chunk_bytes: int = 1 << 20,
     prompt: bool = False,
+    begin: Place | None = None,
+    stop: int | None = None,
 ) -> Iterator[Batch]:
     r"""Read texts some lines at a time, in constant memory; lines without words are included; `prompt` as they arrive.
+
+    Of one text, `begin` and `stop` are where lines begin and stop.
 
     >>> import io
     >>> [batch.ids.tolist() for batch in read_batches(io.BytesIO(b"a\n\nz\n"), Vocabulary.from_words(["a"]))]
     [[2, 1, 1, 0, 1]]
     """
     reader = WordReader(vocab, "count")
-    for chunk in _chunks_read(reader, sources, show, chunk_bytes, keep=False, prompt=prompt):
+    where = begin, stop
+    for chunk in _chunks_read(reader, sources, show, chunk_bytes, keep=False, prompt=prompt, where=where):
         yield Batch(reader.take(), chunk.data)
 
 
@@ -119,6 +124,7 @@ def read_blocks(
     *,
     blank: Blank = "skip",
     start: Place | None = None,
+    stop: int | None = None,
     known: bytes = b"",
 ) -> Iterator[Block]:
     r"""Blocks of about `tokens` tokens, but at least one chunk of text; `known` are the words before `start`.
@@ -134,7 +140,7 @@ def read_blocks(
         reader.read(chunk.data, "the words so far", 0)
         reader.take()
     arena = int(reader.state[4])
-    for chunk in read_chunks(sources, start, chunk_bytes=CHUNK_BYTES, watch=True):
+    for chunk in read_chunks(sources, start, stop=stop, chunk_bytes=CHUNK_BYTES, watch=True):
         reader.read(chunk.data, chunk.name, chunk.begin.line)
         if len(reader.ids) >= tokens:
             yield Block(reader.take(), reader.arena[arena : reader.state[4]].tobytes(), chunk.end, chunk.raw)
@@ -149,14 +155,21 @@ def words_of(text: bytes) -> Vocabulary:
 
 
 def _chunks_read(
-    reader: WordReader, sources: Sources, show: bool, chunk_bytes: int, *, keep: bool, prompt: bool = False
+    reader: WordReader,
+    sources: Sources,
+    show: bool,
+    chunk_bytes: int,
+    *,
+    keep: bool,
+    prompt: bool = False,
+    where: tuple[Place | None, int | None] = (None, None),
 ) -> Iterator[Chunk]:
     """Let the reader read all sources, and yield the text that it has just read; `keep` if all ids are kept."""
     for source in _each(sources):
         size = plain_size(source)
         reader.expect(size or 0 if keep else 0)
         with progress_bar(size, f"reading {name_of(source)}", show=show, unit="bytes") as advance:
-            for chunk in read_chunks(source, chunk_bytes=chunk_bytes, prompt=prompt):
+            for chunk in read_chunks(source, where[0], stop=where[1], chunk_bytes=chunk_bytes, prompt=prompt):
                 reader.read(chunk.data, chunk.name, chunk.begin.line)
                 yield chunk
                 advance(len(chunk.data))
@@ -178,16 +191,16 @@ def _read_in_parallel(
     so on: this gives the same ids as a single reader.
     """
     size = path.stat().st_size
-    ranges = equal_ranges(size, threads)
+    ranges = equal_ranges(size, threads, chunk_bytes)
     with progress_bar(size, f"reading {path}", show=show, unit="bytes") as advance, ThreadPoolExecutor(threads) as pool:
 
         def read(bounds: tuple[int, int]) -> WordReader:
             reader = WordReader(vocab, blank)
             reader.expect(bounds[1] - bounds[0])
-            with FileRange(path, *bounds) as source:
-                for chunk in read_chunks(source, chunk_bytes=chunk_bytes):  # type: ignore[arg-type]
-                    reader.read(chunk.data, str(path), 0)
-                    advance(len(chunk.data))
+            begin, stop = Place(0, line_begin(path, bounds[0])), None if bounds[1] == size else bounds[1]
+            for chunk in read_chunks(path, begin, stop=stop, chunk_bytes=chunk_bytes):
+                reader.read(chunk.data, str(path), 0)
+                advance(len(chunk.data))
             return reader
 
         readers = list(pool.map(read, ranges))

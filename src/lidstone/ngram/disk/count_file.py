@@ -24,12 +24,12 @@ from lidstone.errors import InputError
 from lidstone.ngram.count import count_stream
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.disk.executors import ThreadExecutor
-from lidstone.ngram.disk.memory import block_tokens, chunk_size, plan, trim
+from lidstone.ngram.disk.memory import block_tokens, plan, trim
 from lidstone.ngram.disk.pieces import load_piece, piece_of, save_piece
 from lidstone.ngram.disk.workspace import check_space, workspace
 from lidstone.ngram.disk.write_counts import RunFiles, is_complete, write_counts
 from lidstone.ngram.trie import check_order
-from lidstone.parallel import bounded_lookahead, cores
+from lidstone.parallel import bounded_lookahead, chunk_size, cores
 from lidstone.progress import progress_bar
 from lidstone.text.history import sentence_stream
 from lidstone.text.reader import Place, read_chunks

@@ -25,53 +25,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.errors import InputError, LidstoneError, TextError
+from lidstone.errors import InputError, LidstoneError
 from lidstone.ngram.counts import check_thresholds
 from lidstone.ngram.disk.count_file import count_identity, write_run
 from lidstone.ngram.disk.executors import Executor
-from lidstone.ngram.disk.memory import block_tokens, chunk_size
+from lidstone.ngram.disk.memory import block_tokens
 from lidstone.ngram.disk.workspace import workspace
 from lidstone.ngram.disk.write_counts import RunFiles, write_counts
 from lidstone.ngram.formats.checked_tensors import read_arrays, write_arrays
 from lidstone.ngram.trie import check_order
-from lidstone.parallel import equal_ranges
 from lidstone.progress import progress_bar
 from lidstone.text.inputs import Input
-from lidstone.text.reader import FileRange
-from lidstone.text.source import Source, is_plain, stamp
+from lidstone.text.reader import Place
+from lidstone.text.source import Source
+from lidstone.text.splits import TextSplit, cut
 from lidstone.text.vocabulary import Vocabulary
 from lidstone.text.words import Blank, Ids, WordReader, read_blocks, words_of
 
-SPLIT_BYTES = 1 << 26
 LISTS = 16
 """How many lists of words a task joins."""
-
-
-@dataclass(frozen=True)
-class TextSplit:
-    """A part of the text."""
-
-    name: str
-    column: str | None
-    start: int = 0
-    stop: int = -1
-    """-1 for the end of the file"""
-    changed: int = 0
-    """when the file was changed last, in nanoseconds; 0 where that is not known"""
-
-    def open(self) -> Source:
-        """The lines of this part; an error if the file changed since it was cut."""
-        self.check()
-        if self.stop < 0:
-            return Input(self.name, self.column).open()
-        return FileRange(self.name, self.start, self.stop)  # type: ignore[return-value]
-
-    def check(self) -> None:
-        """Refuse a file that changed since it was cut."""
-        now = stamp(self.name)
-        if self.changed and (now is None or now[2] != self.changed):
-            hint = "wait until it is written, then count again; all nodes must see the same file"
-            raise TextError(f"{self.name} changed while it was read", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -129,7 +101,7 @@ def count_on_cluster(
     """
     check_order(order)
     limits = check_thresholds(thresholds or [0], order)
-    target, splits = Path(output), cut(inputs, split_bytes or SPLIT_BYTES, executor.workers)
+    target, splits = Path(output), cut(inputs, split_bytes, executor.workers)
     identity = count_identity([item.name for item in inputs], order, vocab)
     with workspace(target, {**identity, "blank": blank}, Path(temporary) if temporary else None) as folder:
         for place in (folder, target.resolve().parent):
@@ -162,42 +134,30 @@ def _counted(results: Iterator[Any], advance: Callable[[float], None]) -> Iterat
         yield result
 
 
-def cut(inputs: Sequence[Input], limit: int = SPLIT_BYTES, workers: int = 1) -> list[TextSplit]:
-    """The parts of all inputs, in the order of the text: of at most `limit` bytes, and so many that workers are busy.
-
-    >>> [part.name for part in cut([Input("a.gz"), Input("s3://bucket/b")])]
-    ['a.gz', 's3://bucket/b']
-    """
-    if any(item.name == "-" for item in inputs):
-        raise InputError("workers cannot read standard input", hint="name files, or count without --engine ray")
-    known = [stamp(item.name) or (item.name, 0, 0) for item in inputs]
-    size = chunk_size(sum(length for _, length, _ in known), limit, workers)
-    found: list[TextSplit] = []
-    for item, (_, length, changed) in zip(inputs, known, strict=True):
-        uncut = length <= size or item.column is not None or not is_plain(item.name)
-        for start, stop in [(0, -1)] if uncut else equal_ranges(length, -(-length // size)):
-            found.append(TextSplit(item.name, item.column, start, stop, changed))
-    return found
-
-
 def read_split(job: ReadJob, _: None, number: int, split: TextSplit) -> ReadSplit:
     """Write the words of a split, how often each occurs, and its blocks as ids: as runs if the vocabulary is given."""
-    words, counts, blocks = [], np.zeros(0, np.int64), 0
-    try:
-        for blocks, block in enumerate(read_blocks([split.open()], job.tokens, job.vocab, blank=job.blank), start=1):
+    words: list[bytes] = []
+    counts = np.zeros(0, np.int64)
+
+    def read(source: Source, begin: Place, stop: int | None) -> None:
+        nonlocal counts
+        options: dict[str, Any] = {"blank": job.blank, "start": begin, "stop": stop}
+        for block in read_blocks([source], job.tokens, job.vocab, **options):
             words.append(block.new_words)
             counts = _sum(counts, np.bincount(block.ids))
             if job.vocab is None:
-                write_arrays(job.ids(number, blocks - 1), {"ids": block.ids}, {})
+                write_arrays(job.ids(number, len(words) - 1), {"ids": block.ids}, {})
             else:
-                write_run(block.ids, job.vocab, job.order, job.run(number, blocks - 1), {})
-        split.check()
+                write_run(block.ids, job.vocab, job.order, job.run(number, len(words) - 1), {})
+
+    try:
+        split.read(read)
     except LidstoneError as error:
         if not job.skip_bad:
             raise
-        return ReadSplit(blocks, error.message)
+        return ReadSplit(len(words), error.message)
     _write_words(job.words(number), b"".join(words), counts)
-    return ReadSplit(blocks)
+    return ReadSplit(len(words))
 
 
 def _kept(splits: Sequence[TextSplit], read: Sequence[ReadSplit], report: Callable[[str], None]) -> list[int]:

@@ -39,13 +39,14 @@ from lidstone.ngram.counts import (
 )
 from lidstone.ngram.disk.executors import Executor
 from lidstone.ngram.disk.links import write_links
-from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages
+from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, limit_pages
 from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.disk.workspace import check_space
 from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release
 from lidstone.ngram.formats.safetensors import histogram_parts, load_counts, stream
 from lidstone.ngram.formats.validate import array_sizes
 from lidstone.ngram.trie import Trie, chunks, sum_children
+from lidstone.parallel import chunk_size
 from lidstone.text.source import stamp
 from lidstone.text.vocabulary import Vocabulary
 

@@ -6,16 +6,23 @@ large to files and gives back sizes and totals. At most a few results are in mem
 
 from __future__ import annotations
 
+import functools
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import InputError, LidstoneError
 from lidstone.ngram.disk.memory import plan
 from lidstone.parallel import bounded_lookahead
 from lidstone.ray_cluster import check_version, count_workers, live_nodes, named_errors
+from lidstone.text.source import stamp
 
 Task = Callable[..., Any]
 TASK_MEMORY = 2 << 30
@@ -43,6 +50,14 @@ class Executor(Protocol):
         """Refuse a folder that some worker does not have at this path."""
         ...
 
+    def has(self, path: str) -> bool:
+        """Whether all workers have this file at this path."""
+        ...
+
+    def put(self, value: Any) -> Any:
+        """Give a value to all workers: the `files` of tasks that need it, and do not change it."""
+        ...
+
 
 class ThreadExecutor:
     """The cores of this machine."""
@@ -63,6 +78,13 @@ class ThreadExecutor:
 
     def check_shared(self, folder: Path) -> None:
         """All threads have it."""
+
+    def has(self, path: str) -> bool:
+        """All threads have it."""
+        return True
+
+    def put(self, value: Any) -> None:
+        """Threads get the value itself."""
 
 
 class RayExecutor:
@@ -86,16 +108,69 @@ class RayExecutor:
 
     def check_shared(self, folder: Path) -> None:
         """Refuse a folder that some machine of the cluster does not have at this path."""
+        for address, there in self._on_each_machine(_is_folder, str(folder.resolve())):
+            if not there:
+                hint = "give --output, and --temporary if it is set, in a folder that all machines share"
+                raise InputError(f"the machine {address} has no folder {folder}", hint=hint)
+
+    def has(self, path: str) -> bool:
+        """Whether all machines of the cluster have the file, with the same size and time of change."""
+        return all(found == stamp(path) for _, found in self._on_each_machine(_stamp, path))
+
+    def put(self, value: Any) -> InStore:
+        """Put a value into the object store."""
+        import ray
+
+        buffers: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        return InStore(ray.put((data, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])))
+
+    def _on_each_machine(self, task: Task, *argument: Any) -> Iterator[tuple[str, Any]]:
+        """The address of each machine, and what the task gives there."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        shared = ray.put((_is_folder, None, __version__))
+        shared = ray.put((task, None, __version__))
         for node in live_nodes():
             there = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
             remote = ray.remote(_run_task).options(scheduling_strategy=there, num_cpus=0)
-            if not _result(remote.remote(shared, (str(folder.resolve()),))):
-                hint = "give --output, and --temporary if it is set, in a folder that all machines share"
-                raise InputError(f"the machine {node['NodeManagerAddress']} has no folder {folder}", hint=hint)
+            yield node["NodeManagerAddress"], _result(remote.remote(shared, argument))
+
+
+def portable(model: Any, executor: Executor) -> Any:
+    """A model as it is given to workers: one in a file that all have at its path by the path, others by value."""
+    return model if model.file is None or executor.has(model.file) else model.by_value()
+
+
+@dataclass(frozen=True)
+class InStore:
+    """A value in the object store. It is sent to each machine once; its arrays are used where they are there."""
+
+    reference: Any
+
+    def open(self) -> Any:
+        """The value, which a worker keeps for its next tasks."""
+        return _from_store(self)
+
+
+@functools.lru_cache(maxsize=1)
+def _from_store(stored: InStore) -> Any:
+    import ray
+
+    data, buffers = ray.get(stored.reference)
+    return pickle.loads(data, buffers=[np.asarray(_Mapped(buffer)) for buffer in buffers])
+
+
+class _Mapped:
+    """Memory of the object store as an array of the type that functions are compiled for: others may be written to."""
+
+    def __init__(self, array: NDArray[np.uint8]) -> None:
+        self.array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+
+
+def _stamp(_: None, path: str) -> Any:
+    return stamp(path)
 
 
 def _is_folder(_: None, path: str) -> bool:

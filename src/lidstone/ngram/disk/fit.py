@@ -25,7 +25,7 @@ from lidstone.files import as_url, atomic_write, place_of_output, write_errors
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks, identify, with_derived
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
-from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, chunk_size, limit_pages, resident
+from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, limit_pages, resident
 from lidstone.ngram.disk.workspace import check_space, workspace
 from lidstone.ngram.formats.checked_tensors import (
     Part,
@@ -50,7 +50,7 @@ from lidstone.ngram.smoothers.base import (
     require_blocks,
 )
 from lidstone.ngram.trie import chunks
-from lidstone.parallel import cores
+from lidstone.parallel import chunk_size, cores
 from lidstone.progress import progress_bar
 
 COMPUTED = ("base", "rows", "backoffs")
@@ -91,10 +91,19 @@ def fit_to_file(
         identify(loaded, files, executor)
         fingerprint = loaded.fingerprint
         files, loaded = with_derived(loaded, files, folder, nodes=nodes, executor=executor)
+        opened = OpenedCounts(loaded)
         vars(loaded)["fingerprint"] = fingerprint
+        vars(loaded)["run"] = lambda work, parts: executor.run(
+            functools.partial(work_on, work), files, opened, ((part,) for part in parts)
+        )
         with limit_pages(pages, loaded.derived.adjusted):
             job = _FitJob(loaded, files, prepare_fit(smoother, loaded), nodes, pages, executor)
             job.write(target, smoother, folder, show=show)
+
+
+def work_on(work: Callable[[Counts, Any], Any], opened: OpenedCounts, part: Any) -> Any:
+    """What a smoother wants to know of a part of the counts."""
+    return work(opened.counts, part)
 
 
 def _budget(memory: int, executor: Executor) -> tuple[int, int]:

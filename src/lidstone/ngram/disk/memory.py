@@ -23,9 +23,6 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SHARE = 0.85
 """How much of the memory left is planned for; the rest is for the allocator, file buffers and the vocabulary."""
 
-WORTH_SHARING = 1 << 20
-"""Of fewer items, a worker has too few to be worth its start."""
-
 BYTES_PER_NODE = 72
 """Of merging: input, sorted copy, number and output of each n-gram."""
 
@@ -103,15 +100,6 @@ def bucket_nodes(share: int) -> int:
 def block_nodes(share: int) -> int:
     """How many nodes a block may have, if its task may use so much: results of two more wait, and as much is free."""
     return max(1, share // 2 // (3 * NODE_BYTES))
-
-
-def chunk_size(total: float, limit: int, workers: int) -> int:
-    """How many of `total` items a piece of work has: at most `limit`, and so few that all workers are busy.
-
-    >>> [chunk_size(total, 5_000_000, workers=2) for total in (8_000_000, 80_000_000)]
-    [2000000, 5000000]
-    """
-    return min(limit, max(-(-int(total) // (2 * workers)), WORTH_SHARING)) if total else limit
 
 
 PAGE_SHARE = 0.8

@@ -28,7 +28,7 @@ from lidstone.ngram import count
 from lidstone.ngram.disk.derive import drop_to_file
 from lidstone.ngram.disk.executors import Executor
 from lidstone.ngram.disk.links import write_links
-from lidstone.ngram.disk.memory import bucket_nodes, chunk_size, trim
+from lidstone.ngram.disk.memory import bucket_nodes, trim
 from lidstone.ngram.disk.merge import merge_within
 from lidstone.ngram.disk.pieces import (
     SAMPLES,
@@ -44,6 +44,7 @@ from lidstone.ngram.disk.pieces import (
 )
 from lidstone.ngram.formats.checked_tensors import Part, StreamFile, Target
 from lidstone.ngram.formats.safetensors import stream
+from lidstone.parallel import chunk_size
 from lidstone.progress import progress_bar
 from lidstone.text.vocabulary import Vocabulary
 

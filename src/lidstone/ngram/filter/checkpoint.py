@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from lidstone.errors import RunError
 from lidstone.files import (
@@ -31,8 +31,10 @@ from lidstone.files import (
     write_errors,
     write_text,
 )
+from lidstone.ngram.formats.checked_tensors import join_checksums
 from lidstone.text.reader import Chunk, Place
 
+Item = TypeVar("Item")
 SECONDS = 2.0
 """Between two records of the state."""
 FINISHED = 3
@@ -217,21 +219,38 @@ class FilterFiles:
         return state
 
 
-def unread(chunks: Iterable[Chunk], state: FilterState, skipped: Callable[[int], None]) -> Iterator[tuple[Chunk, int]]:
+class Seen(NamedTuple):
+    """A chunk that was read, without its text."""
+
+    begin: Place
+    end: Place
+    size: int
+    checksum: int
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Seen:
+        """What is kept of a chunk."""
+        return cls(chunk.begin, chunk.end, len(chunk.data), zlib.crc32(chunk.data))
+
+
+def unread(
+    chunks: Iterable[tuple[Seen, Item]], state: FilterState, skipped: Callable[[int], None]
+) -> Iterator[tuple[Seen, int, Item]]:
     """The chunks after the state's place, each with the checksum of the text up to its end.
 
     Those before are read again: what was done with them holds only if they are the same.
     """
     text, is_known = 0, not state.place.document
-    for chunk in chunks:
-        text = zlib.crc32(chunk.data, zlib.crc32(b"%d %d" % (chunk.begin.source, len(chunk.data)), text))
+    for seen, item in chunks:
+        text = zlib.crc32(b"%d %d" % (seen.begin.source, seen.size), text)
+        text = join_checksums(text, seen.checksum, seen.size)
         if is_known:
-            yield chunk, text
+            yield seen, text, item
             continue
-        is_known = (chunk.end, text) == (state.place, state.text)
-        if not is_known and chunk.end.document >= state.place.document:
+        is_known = (seen.end, text) == (state.place, state.text)
+        if not is_known and seen.end.document >= state.place.document:
             break
-        skipped(len(chunk.data))
+        skipped(seen.size)
     if not is_known:
         raise changed_text()
 

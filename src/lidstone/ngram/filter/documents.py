@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from lidstone.files import jsonable
 from lidstone.text.raw import RawText
-from lidstone.text.reader import Chunk, find_fault, read_chunks
+from lidstone.text.reader import Chunk, Place, find_fault, read_chunks
 from lidstone.text.source import Source
 
 
@@ -30,16 +30,23 @@ from lidstone.text.source import Source
 class Bad:
     """A line that is no document."""
 
-    where: str
-    """file:line"""
+    name: str
+    """of the file"""
+    number: int
+    """of the line, from 1 on"""
     reason: str
     raw: bytes
+
+    @property
+    def where(self) -> str:
+        """file:line."""
+        return f"{self.name}:{self.number}"
 
     @property
     def kind(self) -> str:
         """The reason without particulars.
 
-        >>> Bad("a:1", "not UTF-8: 0xff at byte 1 of the line", b"").kind
+        >>> Bad("a", 1, "not UTF-8: 0xff at byte 1 of the line", b"").kind
         'not UTF-8'
         """
         return re.split(": | at byte | \\(it has", self.reason)[0]
@@ -97,13 +104,21 @@ class Documents:
         return replace(self, text=b"\n".join(raw.words(self.texts)), sizes=None, was_raw=True)
 
 
+Part = tuple[Place, int | None]
+"""Where lines begin and stop"""
+_WHOLE: Part = (Place(), None)
+
+
 class Form(Protocol):
     """How documents stand in files."""
 
+    def check(self, sources: Sequence[Source], names: Sequence[str]) -> None:
+        """Refuse files that do not belong together, where this is known without reading them."""
+
     def chunks(
-        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, part: Part = _WHOLE
     ) -> Iterator[Chunk]:
-        """All of the text, some documents at a time."""
+        """All of the text, or a part of its lines, some documents at a time."""
 
     def documents(self, chunk: Chunk) -> Documents:
         """The documents of a chunk."""
@@ -116,11 +131,16 @@ class Form(Protocol):
 class TextForm:
     """Lines of text."""
 
+    def check(self, sources: Sequence[Source], names: Sequence[str]) -> None:
+        """All belong together."""
+
     def chunks(
-        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, part: Part = _WHOLE
     ) -> Iterator[Chunk]:
         """All lines, what is not text included."""
-        return read_chunks(sources, names=names, chunk_bytes=chunk_bytes, strict=False, prompt=prompt)
+        begin, stop = part
+        options: dict[str, Any] = {"names": names, "chunk_bytes": chunk_bytes, "prompt": prompt}
+        return read_chunks(sources, begin, stop=stop, strict=False, **options)
 
     def documents(self, chunk: Chunk) -> Documents:
         """Its lines."""
@@ -235,7 +255,7 @@ def _reason(line: bytes) -> str:
 
 
 def _bad(chunk: Chunk, number: int, reason: str, raw: bytes) -> Bad:
-    return Bad(f"{chunk.name}:{chunk.begin.line + number + 1}", reason, raw)
+    return Bad(chunk.name, chunk.begin.line + number + 1, reason, raw)
 
 
 _FLOAT = b"%.4f"

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lidstone.errors import InputError
+from lidstone.ngram.disk.executors import Executor
 from lidstone.ngram.filter.checkpoint import FilterFiles, FilterState
 from lidstone.ngram.filter.documents import Bad, Form, JsonForm, TextForm
+from lidstone.ngram.filter.on_cluster import ClusterReading
 from lidstone.ngram.filter.parquet import ParquetForm, assemble
-from lidstone.ngram.filter.run import FilterJob, run
+from lidstone.ngram.filter.run import FilterJob, LocalReading, Reading, run
 from lidstone.ngram.filter.selection import BUCKETS, Limits, scorer_of
 from lidstone.ngram.scorer.scorer import Scorer
 from lidstone.ngram.table import BackoffTable
@@ -72,6 +74,7 @@ def filter_documents(
     say: Callable[[str], None] = lambda message: None,
     report: Callable[[Bad], None] = lambda bad: None,
     chunk_bytes: int = CHUNK_BYTES,
+    executor: Executor | None = None,
 ) -> Filtered:
     r"""Write every line, JSON object on a line, or row of Parquet, with its perplexity; or only those within bounds.
 
@@ -80,6 +83,7 @@ def filter_documents(
     tail, of which `bucket` is the only one written. The score is the perplexity or, with a second model `against`, the
     Moore-Lewis difference. `raw` makes words of raw text first (`lidstone.text.raw.RawText`). Lines that
     are no documents go to `output`.bad and to `report`. `line_buffered` answers on standard output as the text arrives.
+    With a Ray executor, workers read the files and do the same; this process writes.
 
     >>> import io, tempfile
     >>> from lidstone.ngram.counts import count_text
@@ -107,13 +111,14 @@ def filter_documents(
         _check_percentiles(percentiles, bucket),
         bucket,
         bare,
+        str(output),
     )
     if max_difference is not None and against is None:
         raise InputError("max_difference needs a second model", hint="give against=, a model of general text")
-    if line_buffered and (job.two_passes or str(output) != "-"):
+    if line_buffered and (job.two_passes or str(output) != "-" or executor is not None):
         raise InputError(
             "line_buffered writes each document to standard output before it reads the next",
-            hint="leave out keep, percentiles and bucket, which need the whole text, and output",
+            hint="leave out keep, percentiles and bucket, which need the whole text, output, and a cluster",
         )
     identity = _identity(job, named, chunk_bytes)
     with ExitStack() as stack:
@@ -129,17 +134,10 @@ def filter_documents(
         advance = bar if sys.stderr.isatty() else _spoken(total, say)
         if raw is not None:
             advance = _watching(advance, files, say)
-        totals = run(
-            job,
-            texts,
-            named,
-            files,
-            jobs=jobs or cores(),
-            report=report,
-            advance=advance,
-            chunk_bytes=chunk_bytes,
-            prompt=line_buffered,
-        )
+        reading: Reading = LocalReading(texts, named, jobs or cores(), chunk_bytes, line_buffered)
+        if executor is not None:
+            reading = ClusterReading.of(job, texts, named, executor, chunk_bytes)
+        totals = run(job, reading, files, report=report, advance=advance, prompt=line_buffered)
         files.finish()
     return _summary(totals, resumed)
 

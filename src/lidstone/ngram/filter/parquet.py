@@ -27,17 +27,17 @@ class ParquetForm:
     name: str
     """the column"""
 
+    def check(self, sources: Sequence[Source], names: Sequence[str]) -> None:
+        """Refuse files with different columns."""
+        for _ in self._files(sources, names):
+            pass
+
     def chunks(
-        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, part: Any = None
     ) -> Iterator[Chunk]:
-        """All rows, some at a time; a file without rows gives its columns."""
-        schema, document = None, 0
-        for number, (source, name) in enumerate(zip(sources, names, strict=True)):
-            file = self._open(source, name)
-            schema = schema or file.schema_arrow
-            if file.schema_arrow.remove_metadata() != schema.remove_metadata():
-                hint = f"filter them one by one: {names[0]} has {', '.join(schema.names)}"
-                raise InputError(f"{name} has other columns than {names[0]}", hint=hint)
+        """All rows, some at a time; a file without rows gives its columns. It has no parts."""
+        document = 0
+        for number, (file, name) in enumerate(self._files(sources, names)):
             for begin, batch in _batches(file, name):
                 end = begin + len(batch)
                 before, after = (Place(number, row, row, document + row) for row in (begin, end))
@@ -47,9 +47,9 @@ class ParquetForm:
     def documents(self, chunk: Chunk) -> Documents:
         """The texts of a batch; rows without text are bad."""
         texts = _batch(chunk.data).column(self.name).to_pylist()
-        rows = range(chunk.begin.line + 1, chunk.begin.line + 1 + len(texts))
         why = f"the field {self.name!r} is null, not a string"
-        bad = [Bad(f"{chunk.name}:{row}", why, b"") for row, text in zip(rows, texts, strict=True) if text is None]
+        first = chunk.begin.line + 1
+        bad = [Bad(chunk.name, row, why, b"") for row, text in enumerate(texts, first) if text is None]
         numbers = [number for number, text in enumerate(texts) if text is not None]
         return Documents.of_texts(numbers, [texts[number] for number in numbers], bad)
 
@@ -67,6 +67,16 @@ class ParquetForm:
         made = pyarrow.record_batch(list(fields.values()), names=list(fields))
         schema = pyarrow.schema([*kept, *(made.schema.field(name) for name in names)], batch.schema.metadata)
         return _stream(pyarrow.record_batch(list(fields.values()), schema=schema))
+
+    def _files(self, sources: Sequence[Source], names: Sequence[str]) -> Iterator[tuple[Any, str]]:
+        schema = None
+        for source, name in zip(sources, names, strict=True):
+            file = self._open(source, name)
+            schema = schema or file.schema_arrow
+            if file.schema_arrow.remove_metadata() != schema.remove_metadata():
+                hint = f"filter them one by one: {names[0]} has {', '.join(schema.names)}"
+                raise InputError(f"{name} has other columns than {names[0]}", hint=hint)
+            yield file, name
 
     def _open(self, source: Source, name: str) -> Any:
         import pyarrow

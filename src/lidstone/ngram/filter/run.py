@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lidstone.ngram.filter.checkpoint import FINISHED, FilterFiles, changed_text, unread
+from lidstone.ngram.filter.checkpoint import FINISHED, FilterFiles, FilterState, Seen, changed_text, unread
 from lidstone.ngram.filter.documents import Bad, Documents, Form, TextForm, compressor
 from lidstone.ngram.filter.selection import BUCKETS, Cut, DocumentScores, Limits, cut_at, difference, score_documents
 from lidstone.ngram.scorer.scorer import Scorer
 from lidstone.parallel import bounded_lookahead
 from lidstone.text.raw import RawText
-from lidstone.text.reader import CHUNK_BYTES, Chunk
+from lidstone.text.reader import Chunk
 from lidstone.text.source import Source
 
 Floats = NDArray[np.float64]
@@ -45,6 +46,8 @@ class FilterJob:
     """the only bucket that is written"""
     bare: bool = False
     """whether scores are left out of the output"""
+    output: str = "-"
+    """where documents are written: its suffix says how they are compressed"""
 
     @property
     def two_passes(self) -> bool:
@@ -66,83 +69,102 @@ class Done:
     bad: list[Bad] = field(default_factory=list)
 
 
+Work = Callable[[FilterJob, Chunk, Any], Done]
+"""What is done with a chunk, given the choice of the whole corpus, or None"""
+
+
+class Reading(Protocol):
+    """A text that is worked on chunk by chunk."""
+
+    def work(
+        self, job: FilterJob, work: Work, choice: Choice | None, state: FilterState, skipped: Callable[[int], None]
+    ) -> Iterator[tuple[Seen, int, Done]]:
+        """Work on what comes after the place of the state: each chunk, the checksum of the text so far, the result.
+
+        They come in the order of the corpus.
+        """
+
+
+@dataclass(frozen=True)
+class LocalReading:
+    """Sources that this process reads; threads work on them."""
+
+    sources: Sequence[Source]
+    names: Sequence[str]
+    jobs: int
+    chunk_bytes: int
+    prompt: bool
+    """whether each line is answered as it arrives"""
+
+    def work(
+        self, job: FilterJob, work: Work, choice: Choice | None, state: FilterState, skipped: Callable[[int], None]
+    ) -> Iterator[tuple[Seen, int, Done]]:
+        """An error in reading comes after the results of all that was read before it."""
+        chunks = job.form.chunks(self.sources, self.names, self.chunk_bytes, self.prompt)
+        ahead = 0 if self.prompt else 2 * self.jobs - 1
+        with ThreadPoolExecutor(ahead // 2 + 1) as pool:
+            read = unread(((Seen.of(chunk), chunk) for chunk in chunks), state, skipped)
+            started = ((seen, text, pool.submit(work, job, chunk, choice)) for seen, text, chunk in read)
+            for seen, text, result in bounded_lookahead(started, ahead):
+                yield seen, text, result.result()
+
+
 def run(
     job: FilterJob,
-    sources: Sequence[Source],
-    names: Sequence[str],
+    reading: Reading,
     files: FilterFiles,
     *,
-    jobs: int,
     report: Callable[[Bad], None],
     advance: Callable[[int], None],
-    chunk_bytes: int = CHUNK_BYTES,
     prompt: bool = False,
 ) -> dict[str, float]:
-    """Do the job from the position of `files` to the end; returns the totals. `prompt`: as the text arrives."""
-    ahead = 0 if prompt else 2 * jobs - 1
+    """Do the job from the position of `files` to the end; returns the totals. `prompt`: write each result at once."""
 
-    def go(work: Callable[[Chunk], Done]) -> None:
-        chunks = job.form.chunks(sources, names, chunk_bytes, prompt)
-        for chunk, text, done in in_order(work, unread(chunks, files.state, advance), ahead):
+    def go(work: Work, choice: Choice | None = None) -> None:
+        for seen, text, done in reading.work(job, work, choice, files.state, advance):
             for name, block in done.blocks.items():
                 files.write(name, block)
             files.write("bad", b"".join(bad.line for bad in done.bad))
             totals = dict(files.state.totals)
             for name, value in done.totals.items():
                 totals[name] = totals.get(name, 0) + value
-            files.done(chunk.end, text, totals)
+            files.done(seen.end, text, totals)
             if prompt:
                 files.flush()
             for bad in done.bad:
                 report(bad)
-            advance(len(chunk.data))
+            advance(seen.size)
 
-    compress = compressor(files.output)
     if files.state.phase == FINISHED:
         go(_refuse)
     elif not job.two_passes:
-        go(lambda chunk: score_and_write(job, chunk, compress))
+        go(score_and_write)
     else:
         if files.state.phase == 1:
-            go(lambda chunk: score_only(job, chunk))
+            go(score_only)
             files.next_phase()
-        choice = Choice.find(job, files)
-        go(lambda chunk: write_chosen(job, chunk, choice, compress))
+        go(write_chosen, Choice.find(job, files))
         if files.state.text != files.state.whole:
             raise changed_text()
     return files.state.totals
 
 
-def _refuse(chunk: Chunk) -> Done:
+def _refuse(job: FilterJob, chunk: Chunk, _: None) -> Done:
     """There was no more text when the run was finished."""
     raise changed_text()
 
 
-def in_order(
-    work: Callable[[Chunk], Done], chunks: Iterator[tuple[Chunk, int]], ahead: int
-) -> Iterator[tuple[Chunk, int, Done]]:
-    """Work on a chunk and up to `ahead` more at a time, and give the results in the order of the corpus.
-
-    An error in reading comes after the results of all that was read before it.
-    """
-    with ThreadPoolExecutor(ahead // 2 + 1) as pool:
-        started = ((chunk, text, pool.submit(work, chunk)) for chunk, text in chunks)
-        for chunk, text, result in bounded_lookahead(started, ahead):
-            yield chunk, text, result.result()
-
-
-def score_and_write(job: FilterJob, chunk: Chunk, compress: Callable[[bytes], bytes]) -> Done:
+def score_and_write(job: FilterJob, chunk: Chunk, _: None) -> Done:
     """One pass: score, choose by limits, write."""
     documents = job.documents(chunk)
     scores, gap = _scores(job, documents)
     perplexity = scores.perplexity
     keep = job.limits.accept(perplexity, gap)
     block = _render(job, chunk, np.array(documents.numbers, np.int64), perplexity, gap, None, keep)
-    totals = {**_totals(documents, scores), "kept": int(keep.sum())}
-    return Done({"output": compress(block) if block else b""}, totals, documents.bad)
+    return Done({"output": block}, {**_totals(documents, scores), "kept": int(keep.sum())}, documents.bad)
 
 
-def score_only(job: FilterJob, chunk: Chunk) -> Done:
+def score_only(job: FilterJob, chunk: Chunk, _: None) -> Done:
     """The first of two passes: scores to files, one per line."""
     documents = job.documents(chunk)
     scores, gap = _scores(job, documents)
@@ -157,24 +179,36 @@ def score_only(job: FilterJob, chunk: Chunk) -> Done:
 class Choice:
     """What the scores of the whole corpus decide."""
 
-    files: FilterFiles
     keep: Cut | None
     cuts: tuple[Cut, ...]
+    columns: dict[str, Floats]
+    """the scores, and with a second model the perplexities, one per line of the corpus"""
+    first: int = 0
+    """the number of the line that they begin with"""
 
     @classmethod
     def find(cls, job: FilterJob, files: FilterFiles) -> Choice:
         """Find the cuts in the file of scores."""
-        file = files.path("scores")
+        file, names = files.path("scores"), ("scores", "perplexities")
         keep = None if job.keep is None else cut_at(file, job.keep)
-        return cls(files, keep, tuple(cut_at(file, share) for share in job.cuts))
+        columns = {name: _mapped(files.path(name)) for name in names}
+        return cls(keep, tuple(cut_at(file, share) for share in job.cuts), columns)
+
+    def of_lines(self, start: int, stop: int) -> Choice:
+        """The same, with the scores of some lines alone."""
+        part = slice(start - self.first, stop - self.first)
+        return replace(self, columns={name: column[part] for name, column in self.columns.items()}, first=start)
 
     def column(self, name: str, chunk: Chunk) -> Floats:
         """The scores of a chunk's lines."""
-        lines = chunk.end.line - chunk.begin.line
-        return np.fromfile(self.files.path(name), np.float64, lines, offset=8 * chunk.begin.document)
+        return self.columns[name][chunk.begin.document - self.first : chunk.end.document - self.first]
 
 
-def write_chosen(job: FilterJob, chunk: Chunk, choice: Choice, compress: Callable[[bytes], bytes]) -> Done:
+def _mapped(path: Path) -> Floats:
+    return np.asarray(np.memmap(path, np.float64, "r")) if path.stat().st_size else np.empty(0)
+
+
+def write_chosen(job: FilterJob, chunk: Chunk, choice: Choice) -> Done:
     """The second of two passes: choose by what the whole corpus decided, and write."""
     ranked = choice.column("scores", chunk)
     real = np.flatnonzero(~np.isnan(ranked))
@@ -190,7 +224,7 @@ def write_chosen(job: FilterJob, chunk: Chunk, choice: Choice, compress: Callabl
     if job.bucket is not None:
         keep &= place == BUCKETS.index(job.bucket)
     block = _render(job, chunk, real, perplexity, gap, place if job.cuts else None, keep)
-    return Done({"output": compress(block) if block else b""}, {"kept": int(keep.sum())})
+    return Done({"output": block}, {"kept": int(keep.sum())})
 
 
 def _scores(job: FilterJob, documents: Documents) -> tuple[DocumentScores, Floats | None]:
@@ -236,4 +270,5 @@ def _render(
         if place is not None:
             names.append("bucket")
             columns.append([BUCKETS[i] for i in place[keep]])
-    return job.form.rows(chunk, numbers[keep].tolist(), names, columns)
+    block = job.form.rows(chunk, numbers[keep].tolist(), names, columns)
+    return compressor(job.output)(block) if block else b""

@@ -110,7 +110,18 @@ class Packed:
         return self.layout.ctypes.data
 
     def __reduce__(self) -> Any:
-        raise TypeError("a scorer cannot be pickled or copied: load it again where it is needed")
+        return _placed, (np.asarray(self.data), self.layout, self.data.ctypes.data)
+
+
+def _placed(data: NDArray[np.uint8], layout: NDArray[np.int64], before: int) -> Packed:
+    """A model whose data stood at the address `before`, in another process."""
+    if (data.ctypes.data - before) % GROUP:  # groups of entries lie within lines of the cache
+        room = np.empty(len(data) + GROUP, np.uint8)
+        start = (before - room.ctypes.data) % GROUP
+        room[start : start + len(data)] = data
+        data = room[start : start + len(data)]
+    inside = (before <= layout) & (layout <= before + len(data))  # no number of entries is as large as an address
+    return Packed(data, np.where(inside, layout + (data.ctypes.data - before), layout))
 
 
 def pack(model: NgramModel) -> Packed:

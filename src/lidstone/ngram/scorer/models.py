@@ -147,7 +147,8 @@ def scorer_of_binary(path: str | Path) -> Scorer:
     Only the header and the sizes are checked: whatever the rest is, scoring stays inside the file.
     """
     data, header = open_binary(path)
-    return Scorer((map_probing if header.kind < TRIE else map_trie)(data, header, path))
+    packed = (map_probing if header.kind < TRIE else map_trie)(data, header, path)
+    return Scorer(packed, str(Path(path).resolve()))
 
 
 def map_trie(data: NDArray[np.uint8], header: Header, path: str | Path) -> Packed:

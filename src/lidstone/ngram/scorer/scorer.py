@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,15 @@ class Scorer:
     """
 
     packed: Packed
+    file: str | None = None
+    """the binary of KenLM that is used in place, by which the scorer is pickled; None: by its n-grams"""
+
+    def __reduce__(self) -> Any:
+        return _unpickled, ((self.file, None) if self.file else (None, self.packed))
+
+    def by_value(self) -> Scorer:
+        """The same scorer, pickled by its n-grams."""
+        return Scorer(self.packed)
 
     def score(self, text: Text, bos: bool = True, eos: bool = True) -> float:
         """log10 p of a sentence; `bos` puts `<s>` before it, `eos` predicts `</s>` after it."""
@@ -171,6 +180,14 @@ class Scorer:
     def fingerprint(self) -> int:
         """Equal for equal models: a checksum of all n-grams."""
         return zlib.crc32(self.packed.data.data)
+
+
+def _unpickled(file: str | None, packed: Packed) -> Scorer:
+    if file is None:
+        return Scorer(packed)
+    from lidstone.ngram.scorer.models import load_scorer
+
+    return load_scorer(file)
 
 
 def refuse_number() -> NoReturn:

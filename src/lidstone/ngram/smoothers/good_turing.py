@@ -154,20 +154,23 @@ def _weights(found: Adjusted, unseen: float, counts: Ints, whole: NDArray[np.boo
 def _frequencies(counts: Counts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """R and n_r of all n-grams with a whole history: the top order, and shorter ones that begin with `<s>`."""
     top = counts.counts_of_counts(counts.order)[:LARGEST]
-    values, weights = [np.arange(len(top))], [top]
     *others, whole_order = _parts_with_whole_histories(counts)
-    for part in (*others, whole_order):
-        for piece in chunks(part, CHUNK):
-            chunk = counts.counts[piece]
-            own = chunk[chunk >= LARGEST] if part is whole_order else chunk
-            found, often = np.unique(own, return_counts=True)
-            values.append(found.astype(np.int64))
-            weights.append(often.astype(np.int64))
+    parts = [(piece, 1) for part in others for piece in chunks(part, CHUNK)]
+    parts += [(piece, LARGEST) for piece in chunks(whole_order, CHUNK)]
+    values, weights = zip((np.arange(len(top)), top), *counts.over(_frequent, parts), strict=True)
     r, place = np.unique(np.concatenate(values), return_inverse=True)
     n = np.zeros(len(r), np.int64)
     np.add.at(n, place, np.concatenate(weights))
     some = (r > 0) & (n > 0)
     return r[some].astype(np.int64), n[some]
+
+
+def _frequent(counts: Counts, part: tuple[slice, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The counts in a part from some r on, and how often each is there."""
+    piece, least = part
+    chunk = counts.counts[piece]
+    found, often = np.unique(chunk[chunk >= least], return_counts=True)
+    return found.astype(np.int64), often.astype(np.int64)
 
 
 def _parts_with_whole_histories(counts: Counts) -> list[slice]:
@@ -177,13 +180,20 @@ def _parts_with_whole_histories(counts: Counts) -> list[slice]:
 
 def _unseen_types(counts: Counts) -> int:
     """How many n-grams with a whole history do not occur."""
-    seen = sum(_positive(counts.counts, part) for part in _parts_with_whole_histories(counts))
+    seen = sum(counts.over(_occurring, _pieces(_parts_with_whole_histories(counts))))
     if counts.order == 1:
         return counts.vocab.event_count - seen
-    histories = sum(_positive(counts.totals, part) for part in counts.trie.whole_histories())
+    histories = sum(counts.over(_followed, _pieces(counts.trie.whole_histories())))
     return counts.vocab.event_count * histories - seen
 
 
-def _positive(values: Ints, part: slice) -> int:
-    """How many values of a part are above zero, without a copy of it."""
-    return sum(int(np.count_nonzero(values[piece] > 0)) for piece in chunks(part, CHUNK))
+def _pieces(parts: list[slice]) -> list[slice]:
+    return [piece for part in parts for piece in chunks(part, CHUNK)]
+
+
+def _occurring(counts: Counts, part: slice) -> int:
+    return int(np.count_nonzero(counts.counts[part] > 0))
+
+
+def _followed(counts: Counts, part: slice) -> int:
+    return int(np.count_nonzero(counts.totals[part] > 0))
