@@ -66,6 +66,7 @@ VERBS = {
     "train tokenizer": ["train", "RECIPE", "--output", "OUT", "--set", "tokenizer.kind=checkpoint"],
     "train configuration": ["train", "RECIPE", "--output", "OUT", "--set", "model.checkpoint=MODEL/config.json"],
     "sweep": ["sweep", "RECIPE", "--output", "OUT"],
+    "count --tokenizer": ["count", "TEXT", "-n", "2", "--tokenizer", "MODEL", "-o", "OUT/counts"],
     "teach": ["teach", "MODEL", "TEXT", "--output", "OUT/teacher"],
     "data prepare": ["data", "prepare", "RECIPE", "--set", "tokenizer.kind=checkpoint"],
 }

@@ -26,6 +26,7 @@ from tests.tiny import lm_values, recipe, write_texts
 
 from lidstone.errors import LidstoneError
 from lidstone.files import with_checksum
+from lidstone.hf.stored_teacher import StoredTeacher, load_teacher
 from lidstone.lab.run.checkpoints import last_checkpoint, summarize_training, trained_seconds, write_checksums
 
 NAMES = (
@@ -326,9 +327,10 @@ def teacher_changed(data: bytes, rng: random.Random) -> bytes:
 
 
 def use_teacher(folder: Path) -> None:
-    from lidstone.hf.stored_teacher import load_teacher
+    use_stored(load_teacher(folder))
 
-    teacher = load_teacher(folder)
+
+def use_stored(teacher: StoredTeacher) -> None:
     for number in range(len(teacher)):
         found = teacher[number]
         assert not (found.logprobs > 0).any()  # ids outside the vocabulary are refused by the loss

@@ -26,10 +26,13 @@ from tests.fuzz import folders
 from tests.fuzz.mutations import Mutation, arrays_changed, bytes_changed, json_changed, lines_changed, one_of
 
 import lidstone as ld
+from lidstone.hf.stored_teacher import load_teacher
 from lidstone.ngram.formats.safetensors import save
 from lidstone.ngram.smoothers.registry import OWN, get_smoother
+from lidstone.text.raw import raw_text
 
 TESTS = Path(__file__).parents[1]
+RAW = ["the cat sat", "", " na\u00efve \u2028 \ufeff x", "y" * 300]
 TEXT = "the cat sat on the mat\nthe dog sat\na cat and a dog\n\nthe end of the mat\non and on the cat sat\n" * 2
 
 
@@ -173,6 +176,69 @@ def use_codes(path: Path) -> None:
     BPE.load(path).encode_lines(["the cat sat"])
 
 
+def tokenizers() -> list[bytes]:
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    made = []
+    for model, trainer in (
+        (models.BPE(unk_token="<unk>"), trainers.BpeTrainer(vocab_size=60, special_tokens=["<unk>"])),
+        (models.Unigram(), trainers.UnigramTrainer(vocab_size=40, unk_token="<unk>", special_tokens=["<unk>"])),
+        (models.WordPiece(unk_token="<unk>"), trainers.WordPieceTrainer(vocab_size=60, special_tokens=["<unk>"])),
+    ):
+        tokenizer = Tokenizer(model)
+        tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+        tokenizer.train_from_iterator(TEXT.splitlines(), trainer)
+        made.append(tokenizer.to_str().encode())
+    return made
+
+
+def vocabulary_changed(data: bytes, rng: random.Random) -> bytes:
+    """A tokenizer with other pieces, ids, scores or merges."""
+    value = json.loads(data)
+    name = rng.choice([name for name in ("vocab", "merges") if name in value["model"]])
+    value["model"][name] = json.loads(json_changed(json.dumps(value["model"][name]).encode(), rng))
+    return json.dumps(value).encode()
+
+
+def use_tokenizer(path: Path) -> None:
+    raw_text(tokenizer=str(path)).words(RAW)
+
+
+def pieces() -> list[bytes]:
+    import sentencepiece
+
+    made = []
+    for kind in ("unigram", "bpe"):
+        out = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXT.splitlines()), model_writer=out, vocab_size=30, model_type=kind,
+            minloglevel=2, hard_vocab_limit=False, num_threads=1,
+        )  # fmt: skip
+        made.append(out.getvalue())
+    return made
+
+
+def use_pieces(path: Path) -> None:
+    raw_text(sentencepiece=str(path)).words(RAW)
+
+
+def columns() -> list[bytes]:
+    axolotl = {"input_ids": [5, 6], "target_token_ids": [[5, 7], [6]], "target_logprobs": [[-0.5, -2.0], [-0.1]]}
+    vllm = {"prompt_token_ids": [5, 6], "prompt_logprobs": [None, {"6": {"logprob": -0.25}, "7": {"logprob": -3.0}}]}
+    return [
+        b"\n".join([json.dumps(row).encode()] * 3) for row in (axolotl, axolotl | {"target_mask": [[1, 0], [1]]}, vllm)
+    ]
+
+
+def row_changed(data: bytes, rng: random.Random) -> bytes:
+    first, *rest = data.split(b"\n")
+    return b"\n".join([*rest, json_changed(first, rng)])
+
+
+def use_columns(path: Path) -> None:
+    folders.use_stored(load_teacher(path))
+
+
 def use_text(path: Path) -> None:
     counts = ld.count_text(path, order=2)
     ld.read_words(path, counts.vocab)
@@ -232,6 +298,8 @@ PARSERS = {
     "run.json": Parser(records, one_of(bytes_changed, json_changed, json_changed), use_record),
     "sentences": Parser(sentences, one_of(bytes_changed, json_changed), use_sentences),
     "bpe codes": Parser(codes, one_of(bytes_changed, lines_changed, folders.merges_changed), use_codes),
+    "tokenizer": Parser(tokenizers, one_of(bytes_changed, json_changed, vocabulary_changed), use_tokenizer, ".json"),
+    "sentencepiece": Parser(pieces, bytes_changed, use_pieces, ".model"),
     "text": Parser(texts, one_of(bytes_changed, lines_changed), use_text),
     "archive": Parser(archives, one_of(bytes_changed, folders.archive_made), use_archive),
     "kenlm binary": Parser(kenlm_binaries, bytes_changed, use_kenlm),
@@ -241,6 +309,7 @@ PARSERS = {
         lambda: [folders.trained()[1]], folders.model_changed, folders.in_folder(folders.use_model), ".zip"),
     "teacher": Parser(
         lambda: [folders.taught()], folders.teacher_changed, folders.in_folder(folders.use_teacher), ".zip"),
+    "teacher columns": Parser(columns, one_of(bytes_changed, row_changed, row_changed), use_columns, ".jsonl"),
     "checkpoint": Parser(
         lambda: [folders.interrupted()], folders.checkpoint_changed, folders.in_folder(folders.use_checkpoint), ".zip"),
     "filter state": Parser(

@@ -16,6 +16,8 @@ TRAINED = {name: pytest.param(name, marks=pytest.mark.slow) for name in ("prepar
 
 @pytest.mark.parametrize("parser", [TRAINED.get(name, name) for name in PARSERS])
 def test_hostile_input_gets_an_answer_or_a_refusal(parser: str) -> None:
+    if parser in ("tokenizer", "sentencepiece"):
+        pytest.importorskip(f"{parser}s".replace("pieces", "piece"))
     result = fuzz(parser, 100, seed=20)
     assert result.findings == {}
     assert result.inputs == 100 and result.refusals > 0

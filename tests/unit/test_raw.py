@@ -226,6 +226,17 @@ def test_a_tokenizer_neither_cuts_nor_pads_nor_reads_ends_of_sentences(tmp_path)
         assert pickle.loads(pickle.dumps(raw)) == raw
 
 
+def test_a_tokenizer_with_a_huge_id_and_one_without_unknown_token_are_refused(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
+    (tmp_path / "huge.json").write_text(made.to_str().replace('"a":1', '"a":4294967295'))
+    with pytest.raises(InputError, match=r"huge\.json has the id 4294967295.*hint: lidstone reads"):
+        RawText(tokenizer=str(tmp_path / "huge.json")).words(["a", "b"])
+    tokenizers.Tokenizer(tokenizers.models.Unigram([("a", -1.0)])).save(str(tmp_path / "no.json"))
+    with pytest.raises(InputError, match=r"no\.json cannot split the text: .*hint: give it an unknown token"):
+        RawText(tokenizer=str(tmp_path / "no.json")).words(["ab"])
+
+
 def test_tokens_with_blanks_are_one_word(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a b": 0, "<unk>": 1, "c": 2}, unk_token="<unk>"))

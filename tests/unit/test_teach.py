@@ -259,6 +259,12 @@ def broken(models):
 
 
 OTHER = ld.Vocabulary(size=SIZE + 1, eos=EOS)
+
+
+def row_of(word):
+    return {"input_ids": [3], "target_token_ids": [[word]], "target_logprobs": [[-0.5]]}
+
+
 MISTAKES = [
     (lambda m, t: teach(m, t, top=51), "51 words of a vocabulary of 50.*keep 1 to 50"),
     (lambda m, t: teach(m, t, top=0), "0 words of a vocabulary"),
@@ -279,6 +285,8 @@ MISTAKES = [
     (lambda m, t: ld.load_teacher(t), "is no teacher: it has no teacher.json"),
     (lambda m, t: ld.load_teacher(written(t / "a.jsonl", {"text": "a"})), "line 1: it is no row of a teacher.*vLLM"),
     (lambda m, t: ld.load_teacher(written(t / "a.jsonl", [1])), "line 1: it is no row"),
+    (lambda m, t: ld.load_teacher(written(t / "a.jsonl", row_of(2**32 + 3))), "line 1: .*more than 31 bits"),
+    (lambda m, t: ld.load_teacher(written(t / "a.jsonl", row_of(10**30))), "line 1: .*more than 31 bits"),
     (lambda m, t: ld.load_teacher(written(t / "a.jsonl")), "names no word"),
     (lambda m, t: ld.load_teacher(written(t / "a.jsonl", VLLM | {"prompt_token_ids": [4]})), "1 tokens have 2 entries"),
     (

@@ -339,8 +339,12 @@ def _read_row(path: Path, number: int, row: Any) -> tuple[list[int], list[Words]
             tokens, named = row["input_ids"], _of_axolotl(row)
         if not len(tokens) == len(named):
             raise format_error(path, f"{len(tokens)} tokens have {len(named)} entries of the teacher", line=number)
-        return [int(token) for token in tokens], named
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        labels = [int(token) for token in tokens]
+        ids = [*labels, *(word for words in named for word, _ in words)]
+        if not 0 <= min(ids, default=0) <= max(ids, default=0) < 1 << 31:
+            raise ValueError("an id is negative or has more than 31 bits")
+        return labels, named
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         hint = f"rows have input_ids, {IDS} and {LOGPROBS}, or vLLM's prompt_token_ids and prompt_logprobs"
         raise format_error(path, f"it is no row of a teacher ({error!r})", line=number, hint=hint) from error
 

@@ -118,6 +118,7 @@ def raw_text(
     return rules
 
 
+MOST_IDS = 1 << 22
 UNKNOWN_SHARE, TOKENS = 0.5, 500
 """From this share of unknown tokens on, of so many at least, the pieces are not those of the model."""
 
@@ -185,10 +186,15 @@ def _split_by_tokenizer(name: str, offset: int | None) -> Split:
         return _split_by_transformers(name, offset)
     tokenizer = load_tokenizer(name)
     size = max(tokenizer.get_vocab().values(), default=-1) + 1
+    if size > MOST_IDS:
+        raise InputError(f"{name} has the id {size - 1}", hint=f"lidstone reads tokenizers of up to {MOST_IDS:,} ids")
     names = _names([tokenizer.id_to_token(number) or "" for number in range(size)], offset)
 
     def split(lines: Sequence[bytes]) -> list[bytes]:
-        found = tokenizer.encode_batch_fast(list(map(_decoded, lines)), add_special_tokens=False)
+        try:
+            found = tokenizer.encode_batch_fast(list(map(_decoded, lines)), add_special_tokens=False)
+        except Exception as error:  # the package raises no other class
+            raise InputError(f"{name} cannot split the text: {error}", hint="give it an unknown token") from error
         return [_named(names, one.ids) for one in found]
 
     return split
@@ -198,9 +204,12 @@ def _split_by_transformers(folder: str, offset: int | None) -> Split:
     """By a tokenizer that transformers has in Python only, as that of Wav2Vec2: a folder without tokenizer.json."""
     transformers = _needed("transformers")
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        options = {"local_files_only": True, "trust_remote_code": False}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
         names = _names(tokenizer.convert_ids_to_tokens(range(len(tokenizer))), offset)
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # whatever transformers raises
         raise InputError(
             f"{folder} has no tokenizer", hint="name a folder with tokenizer.json or vocab.json"
         ) from error
