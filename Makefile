@@ -5,7 +5,7 @@
 # make test-gpu  the kernels on this machine's GPU   make audit  pins, licences, known vulnerabilities
 # make lint    format, lint, types, workflows        make lock    requirements.lock from pyproject.toml (UPGRADE=1: newest)
 # make package the wheel and the sdist, checked      make release-check  everything before a release
-# make test-extra EXTRA=alone|torch|all, make test-lowest: the tests in another environment, of PYTHON
+# make test-extra EXTRA=alone|torch|all, make test-lowest EXTRA=alone|all: the tests in another environment, of PYTHON
 # make test-spawn the tests of processes, none of which may fork
 #
 # Each makes .venv first, from requirements.lock, if it is not there yet.
@@ -46,22 +46,24 @@ lint: .venv/.installed
 
 # The tests that can run with fewer packages: lidstone alone, with torch, or with everything; the rest is skipped by name.
 EXTRA ?= alone
+WITH_EXTRA := $(if $(filter alone,$(EXTRA)),.,".[$(EXTRA)]")
 OTHER := .venv/other-$(EXTRA)
 test-extra:
 	rm -rf build
 	$(PYTHON) -m venv $(OTHER)
 	$(if $(filter-out alone,$(EXTRA)),$(OTHER)/$(SCRIPTS)/python -m pip install -qq "$$(grep '^torch==' requirements.lock)")
-	$(OTHER)/$(SCRIPTS)/python -m pip install -qq $(if $(filter alone,$(EXTRA)),.,".[$(EXTRA)]") pytest pytest-xdist hypothesis tomli packaging
+	$(OTHER)/$(SCRIPTS)/python -m pip install -qq $(WITH_EXTRA) pytest pytest-xdist hypothesis tomli packaging
 	$(TEST_ENV) $(OTHER)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" -rs tests
 
-# The lowest versions that pyproject.toml allows, of the packages that lidstone alone needs.
+# The lowest versions that pyproject.toml allows: of what lidstone alone needs, or with EXTRA=all of every package.
+LOWEST := .venv/lowest-$(EXTRA)
 test-lowest:
 	rm -rf build
-	$(PYTHON) -m venv .venv/lowest
-	.venv/lowest/$(SCRIPTS)/python -m pip install -qq uv
-	.venv/lowest/$(SCRIPTS)/uv pip install -q --python .venv/lowest --resolution lowest-direct .
-	.venv/lowest/$(SCRIPTS)/python -m pip install -qq pytest pytest-xdist hypothesis tomli packaging
-	$(TEST_ENV) .venv/lowest/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" tests/unit tests/laws
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/$(SCRIPTS)/python -m pip install -qq uv
+	$(LOWEST)/$(SCRIPTS)/uv pip install -q --python $(LOWEST) --resolution lowest-direct $(WITH_EXTRA)
+	$(LOWEST)/$(SCRIPTS)/python -m pip install -qq pytest pytest-xdist hypothesis tomli packaging
+	$(TEST_ENV) $(LOWEST)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" $(addprefix tests/,unit laws training)
 
 # Every process of the tests starts anew, as on macOS and Windows, and nothing can fork.
 test-spawn: .venv/.installed
