@@ -14,7 +14,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 BIN := .venv/$(SCRIPTS)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-CODE := $(wildcard src tests benchmarks examples results docs)
+CODE := $(wildcard src tests benchmarks examples results docs setup.py)
 
 # Two workers, one thread each for the linear algebra; the kernels of the package may still use two.
 TEST_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=2 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 MPLBACKEND=Agg
@@ -56,6 +56,7 @@ test-extra:
 	$(TEST_ENV) $(OTHER)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" -rs tests
 
 # The lowest versions that pyproject.toml allows: of what lidstone alone needs, or with EXTRA=all of every package.
+# Old packages may warn of new ones.
 LOWEST := .venv/lowest-$(EXTRA)
 test-lowest:
 	rm -rf build
@@ -63,7 +64,8 @@ test-lowest:
 	$(LOWEST)/$(SCRIPTS)/python -m pip install -qq uv
 	$(LOWEST)/$(SCRIPTS)/uv pip install -q --python $(LOWEST) --resolution lowest-direct $(WITH_EXTRA)
 	$(LOWEST)/$(SCRIPTS)/python -m pip install -qq pytest pytest-xdist hypothesis tomli packaging
-	$(TEST_ENV) $(LOWEST)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" $(addprefix tests/,unit laws training)
+	$(TEST_ENV) $(LOWEST)/$(SCRIPTS)/python -m pytest -n 2 --dist loadfile -m "not slow" \
+	  -W default::DeprecationWarning $(addprefix tests/,unit laws training)
 
 # Every process of the tests starts anew, as on macOS and Windows, and nothing can fork.
 test-spawn: .venv/.installed

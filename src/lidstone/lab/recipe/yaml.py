@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeGuard, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -197,7 +197,12 @@ def _walk(model: type[BaseModel] | None, where: tuple[str | int, ...]) -> tuple[
     return model, field
 
 
+def is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether an annotation is a model; in Python 3.10 list[int] is a type, too."""
+    return get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if is_model(annotation):
         return annotation
     return next((model for part in get_args(annotation) if (model := _model_in(part))), None)

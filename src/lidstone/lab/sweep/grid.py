@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from lidstone.errors import RecipeError
 from lidstone.lab.methods.base import Regularizer
 from lidstone.lab.recipe.recipe import Recipe, make_recipe, set_key
-from lidstone.lab.recipe.yaml import nearest
+from lidstone.lab.recipe.yaml import is_model, nearest
 
 Axes = dict[str, list[Any]]
 
@@ -159,7 +159,7 @@ def _check_key(key: str, parts: list[str]) -> None:
         if part not in section.model_fields:
             raise RecipeError(f"unknown axis {key}", hint=nearest(part, section.model_fields))
         below = section.model_fields[part].annotation
-        if not (isinstance(below, type) and issubclass(below, BaseModel)):
+        if not is_model(below):
             return
         if depth == len(parts) - 1:
             raise RecipeError(
