@@ -210,6 +210,21 @@ def test_a_second_backward_is_refused():
         value.backward()
 
 
+def test_second_derivatives_are_refused():
+    hidden, weight, _ = leaves()
+    value = LinearSmoothedCrossEntropy(TABLE, gamma=0.3)(hidden, weight, LABELS).total
+    with pytest.raises(InputError, match=r"no second derivative.*hint: leave out create_graph=True"):
+        torch.autograd.grad(value, hidden, create_graph=True)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_the_meta_device_is_refused(place):
+    given = [*leaves()[:2], LABELS]
+    given[place] = given[place].to("meta")
+    with pytest.raises(InputError, match="the meta device, which holds no numbers"):
+        LinearSmoothedCrossEntropy(TABLE, gamma=0.3)(*given)
+
+
 def test_nan_is_reported():
     hidden, weight, _ = leaves()
     with torch.no_grad():

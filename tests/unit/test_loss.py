@@ -403,6 +403,9 @@ class TestMistakes:
             loss(forward.make_dual(make_logits(), make_logits()), LABELS)
         with pytest.raises(InputError, match="the meta device, which holds no numbers"):
             loss(make_logits().to("meta"), LABELS.to("meta"))
+        for given in ((make_logits(), LABELS.to("meta")), (make_logits(), LABELS, LABELS.to("meta"))):
+            with pytest.raises(InputError, match="the meta device, which holds no numbers"):
+                loss(*given)
 
     @pytest.mark.parametrize("sizes", [(0, 8, 1), (8, 3, 1)], ids=["expanded", "unfolded"])
     def test_logits_that_share_memory_and_a_gradient_in_place(self, sizes):

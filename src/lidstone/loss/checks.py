@@ -127,10 +127,16 @@ def check_call(given: Any, others: dict[str, Any], remedy: str) -> None:
             f"the loss was given {type(given).__name__}, not logits",
             hint=f"pass outputs.logits; with a Trainer: {remedy}",
         )
-    if given.device.type == "meta":
-        raise InputError("the logits are on the meta device, which holds no numbers", hint="move the model to a device")
+    check_numbers(given)
     if others:
         raise InputError(f"unknown argument {next(iter(others))}", hint=f"num_items divides the sum; or use {remedy}")
+
+
+def check_numbers(*tensors: Tensor) -> None:
+    """Refuse tensors that have a shape alone."""
+    if any(tensor.device.type == "meta" for tensor in tensors):
+        hint = "move the model and the batch to a device"
+        raise InputError("a tensor is on the meta device, which holds no numbers", hint=hint)
 
 
 def check_transforms() -> None:
@@ -148,6 +154,7 @@ def check_transforms() -> None:
 
 def check_histories(labels: Tensor, histories: Tensor | None, order: int) -> None:
     """Refuse histories of another shape or type, and labels that do not show where rows begin."""
+    check_numbers(*([] if histories is None else [histories]))
     if histories is not None and (histories.is_floating_point() or histories.dtype == torch.bool):
         raise InputError(f"histories are {histories.dtype}, not ids", hint="give the token before each label")
     if histories is not None and histories.shape != labels.shape:
@@ -183,6 +190,7 @@ def check_shapes(logits: Tensor, labels: Tensor) -> None:
 
 def check_label_type(labels: Tensor) -> None:
     """Refuse labels that are not signed integers: others cannot hold ids and the mark of what is ignored."""
+    check_numbers(labels)
     if labels.dtype not in (torch.int64, torch.int32, torch.int16):
         raise InputError(f"labels are {labels.dtype}, not integers with a sign", hint="pass labels.long()")
 

@@ -28,6 +28,7 @@ from lidstone.loss.checks import (
     check_histories,
     check_kinds,
     check_label_type,
+    check_numbers,
     check_shapes,
     check_transforms,
     checked_weights,
@@ -216,6 +217,7 @@ class SmoothedLoss(nn.Module):
     def _gold_of_hidden(self, hidden: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
         """`_gold` of a linear loss; shapes that do not fit are refused."""
         check_transforms()
+        check_numbers(hidden, weight)
         if self.reduction == "none":
             raise InputError("the linear loss sums over positions", hint='use reduction="mean" or "sum"')
         if hidden.shape[:-1] != labels.shape or hidden.shape[-1] != weight.shape[-1]:

@@ -303,6 +303,8 @@ def _save_linear(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) 
 
 
 def _backward_linear(ctx: Any, sums: Tensor, *unused: Tensor) -> tuple[Any, ...]:
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # by create_graph=True
+        _refuse_twice(ctx)
     if ctx.used:
         raise InputError("the linear loss can be differentiated once", hint="call it again for another backward")
     unit, *gradients = ctx.saved_tensors

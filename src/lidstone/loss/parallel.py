@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lidstone.errors import InputError
 from lidstone.loss import operators
-from lidstone.loss.checks import check_kinds, check_transforms
+from lidstone.loss.checks import check_kinds, check_numbers, check_transforms
 from lidstone.loss.losses import LossParts, SmoothedLoss
 from lidstone.loss.targets import Columns
 from lidstone.ngram.counts import Counts
@@ -71,6 +71,7 @@ class VocabularyParallelCrossEntropy(SmoothedLoss):
     ) -> LossParts:
         """The loss of all logits, in each process; see SmoothedCrossEntropy."""
         check_transforms()
+        check_numbers(logits)
         logits, labels = local_part(logits, labels)
         width, size = self.columns.stop - self.columns.start, 0 if self.targets is None else self.targets.vocab.size
         if logits.shape != (*labels.shape, width):
