@@ -102,7 +102,8 @@ def main() -> None:
             (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         figures: dict[str, Any] = {"megabytes": installed_size(python) / 1e6, "load_average_at_start": load}
         print(f"installed: {figures['megabytes']:.0f} MB; load average {load:.1f}")
-        figures["tasks"] = compare(python, folder, 1 if args.quick else args.rounds)
+        figures["rounds"] = 1 if args.quick else args.rounds
+        figures["tasks"] = compare(python, folder, figures["rounds"])
         figures["load_average_at_end"] = os.getloadavg()[0]
     if not args.quick:
         print(f"written to {write_results('coldstart', figures)}")

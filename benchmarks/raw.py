@@ -124,11 +124,12 @@ def where_time_goes(raw: RawText, scorer: Any, source: Path) -> dict[str, float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round on less text")
+    parser.add_argument("--lines", type=int, default=100_000, help="of the text (100000)")
     parser.add_argument("--rounds", type=int, default=5, help="how often everything is repeated (5)")
     arguments = parser.parse_args()
     rounds, load = 1 if arguments.quick else arguments.rounds, os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
-        source = corpus(Path(name), 20_000 if arguments.quick else 100_000)
+        source = corpus(Path(name), 20_000 if arguments.quick else arguments.lines)
         pieces, binaries = models(Path(name), source)
         figures: dict[str, Any] = {
             "cores": len(os.sched_getaffinity(0)),

@@ -40,6 +40,15 @@ LOSSES = {
 }
 
 
+COLD_AIMS = {
+    "count": "4 s",
+    "score": "3 s",
+    "kenlm.Model, a table": "3 s",
+    "kenlm.Model, a table, and score": "3 s",
+    "kenlm.Model, a probing binary, and score": "3 s",
+}
+
+
 def short(value: float | None) -> str:
     """About three digits; nothing where nothing was measured."""
     if value is None:
@@ -144,10 +153,62 @@ def sweeps() -> str:
     return table(["", "", "aim"], rows)
 
 
+def single() -> str:
+    """Calls of the kenlm module's methods, one after the other, beside those of the compiled module."""
+    found = newest("kenlm_module")
+
+    def ratio(name: str) -> str:
+        return f"{found[name]['ratio']:.1f}"
+
+    rows = [
+        [f"`{name}`", *(f"{found[name]['microseconds'][module]:.2f} \u00b5s" for module in ("kenlm", "lidstone")),
+         ratio(name), ratio(f"{name}, mapped binary"), aim]
+        for name, aim in (("BaseScore", "1"), ("full_scores", "1.5"), ("score", "3"))
+    ]  # fmt: skip
+    return table(["", "kenlm", "lidstone", "**times as fast**", "with the binary mapped", "aim"], rows)
+
+
+def cold() -> str:
+    """First and later calls of fresh processes in a new environment."""
+    found, rows = newest("coldstart"), []
+    for name, times in found["tasks"].items():
+        first, later = times["cold"], times["warm"]
+        beside = first["all"] - first["waiting"]
+        cells = [first["waiting"], beside if beside > 0.05 else None, first["seconds"], later["all"], later["seconds"]]
+        rows.append([f"`{name}`" if " " not in name else name, *map(short, cells), COLD_AIMS.get(name, "")])
+    head = ["", "first call", "and beside it", "on the wall", "later calls", "on the wall", "aim"]
+    return table(head, rows)
+
+
+def raw_text() -> str:
+    """Filtering raw text by perplexity, beside datatrove."""
+    found, rows = newest("raw"), []
+    for kind in ("probing", "trie"):
+        for name in ("lidstone filter", "lidstone filter, one thread"):
+            times = found[kind][name]
+            rows.append([f"{kind}: {name}", short(times["seconds"]), short(times["ratio"]), short(times["cpu_ratio"])])
+        slow = found[kind]["datatrove get_perplexity, loop"]["seconds"]
+        rows.append([f"{kind}: datatrove `get_perplexity`, loop", short(slow), "1", "1"])
+    return table(["", "seconds", "times as fast", "in processor time"], rows)
+
+
+def mixing() -> str:
+    """Scoring and generating with a mixture, over the network alone."""
+    found = newest("mixture")
+    steps = found["generation"]
+    rows = [
+        ["scoring: the mixture, with the scores of network and n-gram model", short(found["over_network"]["mixture"]),
+         "1.1"],
+        ["scoring: the residual", short(found["over_network"]["residual"]), ""],
+        *([f"generating, {name}: the mixture", short(ratio), "1.1"] for name, ratio in steps.items()),
+    ]  # fmt: skip
+    return table(["", "over the network alone", "aim"], rows)
+
+
 TABLES: dict[Path, dict[tuple[str, str], Callable[[], str]]] = {
     DOCS / "benchmarks.md": {
         (f"<!-- {make.__name__} -->", f"<!-- end of {make.__name__} -->"): make
-        for make in (estimation, ngrams, memory, losses, training, sweeps)
+        for make in (estimation, ngrams, single, cold, raw_text, memory, losses, training, mixing, sweeps)
     },
     DOCS / "scale.md": {
         compact.MARKS: lambda: compact.tables(newest("compact")),

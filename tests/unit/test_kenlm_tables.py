@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+import lidstone as ld
 from lidstone.errors import TextError
 from lidstone.jit import kernel
 from lidstone.ngram.scorer import build
@@ -94,3 +98,25 @@ def test_joined_lines_are_the_sentences_with_spaces_for_line_feeds(texts):
 def test_what_is_no_text_is_named_by_its_number(wrong):
     with pytest.raises(TextError, match="line 12 of the list"):
         joined(["a", wrong], 10)
+
+
+@pytest.mark.slow
+def test_n_grams_with_very_many_children(tmp_path):
+    """Where a key has no room for their number they are looked for again: here from three on, usually of millions."""
+    sentences = [f"{a} {b} {c}" for a in "abcdef" for b in "abc" for c in "ab"] * 2 + ["a b", "c"]
+    (tmp_path / "text").write_text("\n".join(sentences))
+    ld.write_kenlm(ld.WittenBell().fit(ld.count_text(tmp_path / "text", 4)), tmp_path / "m.trie", "trie")
+    code = (
+        "import sys, numpy as np\n"
+        "from lidstone.ngram.scorer import tries\n"
+        "if sys.argv[1] == 'few': tries._MANY = np.uint64(3)\n"
+        "from lidstone.ngram.scorer.models import load_scorer\n"
+        "scorer = load_scorer('m.trie')\n"
+        "print(scorer.score_lines(open('text').read().split('\\n')).single.tolist(), scorer.score_words('f c b a'))\n"
+    )
+    found = [
+        subprocess.run([sys.executable, "-c", code, how], cwd=tmp_path, capture_output=True, text=True, check=True,
+                       env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / how)}).stdout
+        for how in ("few", "many")
+    ]  # fmt: skip
+    assert found[0] == found[1] != ""

@@ -153,6 +153,10 @@ def scorer_of_binary(path: str | Path) -> Scorer:
 
 def map_trie(data: NDArray[np.uint8], header: Header, path: str | Path) -> Packed:
     """The positions of all parts of a trie, after a check that they are inside the file."""
+    if max(header.counts) >= tries.MOST_NGRAMS:
+        raise format_error(
+            path, f"it has {max(header.counts)} n-grams of one order, and lidstone reads {tries.MOST_NGRAMS}"
+        )
     parts, start = trie_parts(data, header, path), data.ctypes.data
     layout = np.zeros(TABLES + WIDE * header.order, np.int64)
     layout[[ORDER, KIND, UNIGRAM_BYTES, IDS]] = header.order, tries.TRIE, UNIGRAM.itemsize, header.counts[0]

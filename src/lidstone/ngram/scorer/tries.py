@@ -24,6 +24,12 @@ SLOTS, GROUPS, TRIE = map(np.int64, range(3))
 
 _NO_SIGN = np.uint32(0x7FFFFFFF)
 _PROB, _BACKOFF = np.int64(31), np.int64(32)
+FEW = 17
+"""Fewer entries than this are read one after the other."""
+MOST_NGRAMS = 1 << 38
+"""of one order: the key of an n-gram has 38 bits for where its children begin, and 26 for how many they are"""
+_BEGIN_BITS, _BEGIN, _MANY = np.uint64(38), np.uint64(MOST_NGRAMS - 1), np.uint64((1 << 26) - 1)
+"""_MANY children or more: the key has the n-gram's own place"""
 
 
 @inlined
@@ -45,7 +51,7 @@ def find_sorted(address, stride, mask, begin, end, most, key):  # type: ignore[n
     The numbers are taken for evenly spread, which words in the order of their hashes are.
     """
     before, low, high = begin - 1, np.uint64(0), most
-    while end - before > 1:
+    while end - before > FEW:
         width = end - before - 1
         share = np.float64(key - low) / (np.float64(high - low) + 1.0)
         ahead = np.int64(share * width)
@@ -57,6 +63,9 @@ def find_sorted(address, stride, mask, begin, end, most, key):  # type: ignore[n
             before, low = pivot, found
         else:
             end, high = pivot, found
+    for place in range(before + 1, end):
+        if load_bits(address, place * stride, mask) == key:
+            return place
     return np.int64(-1)
 
 
@@ -110,19 +119,32 @@ def upper_bits(offsets, size, node):  # type: ignore[no-untyped-def]
 
 
 @helper
-def find_child(layout, k, node, word):  # type: ignore[no-untyped-def]
-    """The (k + 2)-gram with one more word at the old end of the (k + 1)-gram at `node`; as `step.extend`."""
-    begin, end = children(layout, k, np.int64(node))
+def find_child(layout, k, key, word):  # type: ignore[no-untyped-def]
+    """The (k + 2)-gram with one more word at the old end of the (k + 1)-gram with this key; as `step.extend`.
+
+    The key of a unigram is its id, that of a longer n-gram where its children are, found to say whether it has any.
+    """
+    if k == 0:
+        begin, end = children(layout, k, np.int64(key))
+    else:
+        begin = np.int64(key & _BEGIN)
+        end = begin + np.int64(key >> _BEGIN_BITS)
+        if key >> _BEGIN_BITS == _MANY:
+            begin, end = children(layout, k, begin)
     table, word_bits = layout + 8 * (TABLES + WIDE * k), load_item(layout, WORD_BITS)
     address, stride, most = load_item(table, ADDRESS), load_item(table, STRIDE), np.uint64(load_item(layout, IDS))
     place = find_sorted(address, stride, mask_of(word_bits), begin, end, most, np.uint64(word))
     if place < 0:
-        return False, node, SIGN, SIGN
+        return False, key, SIGN, SIGN
     bits, backoff = trie_values(layout, k, place * stride + word_bits)
+    longer = np.uint64(0)
     if k < load_item(layout, ORDER) - 2:
         begin, end = children(layout, k + 1, place)
-        bits = bits & _NO_SIGN if begin < end else bits
-    return True, np.uint64(place), bits, backoff
+        if begin < end:
+            bits = bits & _NO_SIGN
+            size = np.uint64(end - begin)
+            longer = np.uint64(begin) | size << _BEGIN_BITS if size < _MANY else np.uint64(place) | _MANY << _BEGIN_BITS
+    return True, longer, bits, backoff
 
 
 @inlined
