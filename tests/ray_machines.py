@@ -1,21 +1,55 @@
-"""A Ray cluster of three machines on this one, of which some die."""
+"""A Ray cluster of three machines on this one, of which some die; and threads that are given what its workers are."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import pickle
 import shutil
 import signal
 import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from lidstone.ngram.disk.executors import RayExecutor
+from lidstone.ngram.disk.executors import RayExecutor, ThreadExecutor
 
 OBJECTS = 80 << 20
+
+
+class Workers(ThreadExecutor):
+    """Threads that open the files themselves, and get copies of all else, whose arrays are those that were put."""
+
+    def __init__(self, workers):
+        super().__init__(workers)
+        self.remote, self.tasks = True, 0
+
+    def put(self, value):
+        buffers = []
+        data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        return Stored(data, [np.frombuffer(bytearray(buffer.raw()), np.uint8) for buffer in buffers])
+
+    def run(self, task, files, opened, arguments):
+        def work(_, *argument):
+            self.tasks += 1
+            return pickle.loads(task)(files and files.open(), *pickle.loads(pickle.dumps(argument)))
+
+        task = pickle.dumps(task)
+        for result in super().run(work, None, None, arguments):
+            yield pickle.loads(pickle.dumps(result))
+
+
+class Stored:
+    """A value, and the arrays that it is made with each time."""
+
+    def __init__(self, data, buffers):
+        self.data, self.buffers = data, buffers
+
+    def open(self):
+        return pickle.loads(self.data, buffers=self.buffers)
 
 
 class Machines(RayExecutor):

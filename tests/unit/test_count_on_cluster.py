@@ -19,7 +19,9 @@ from lidstone.ngram.disk import count_on_cluster as cluster
 from lidstone.ngram.disk import executors, links, write_counts
 from lidstone.ngram.disk.count_on_cluster import count_on_cluster
 from lidstone.ngram.disk.executors import ThreadExecutor, _run_task
-from lidstone.ngram.formats.safetensors import save
+from lidstone.ngram.formats import arpa
+from lidstone.ngram.formats.arpa import write_arpa
+from lidstone.ngram.formats.safetensors import load_table, save
 from lidstone.text import splits, words
 from lidstone.text.inputs import Input
 from lidstone.text.reader import read_chunks
@@ -149,13 +151,14 @@ def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_
     from lidstone.ngram.smoothers.registry import get_smoother
 
     left = ["read_split", "join_words", "count_block", "merge_bucket", "write_level", "link_children"]
-    left += ["write_window", "write_kept", "fill_block"]
+    left += ["write_window", "write_kept", "fill_block", "block_lines"]
     text, workers, steps = tmp_path / "text", tmp_path / "workers", set(left)
     workers.mkdir()
     text.write_text(TEXT * 3)
     set_sizes(monkeypatch, tokens=40, nodes=1000)
     monkeypatch.setattr(splits, "SPLIT_BYTES", 300)
     monkeypatch.setattr(executors, "RayExecutor", functools.partial(Machines, machines, left, workers))
+    monkeypatch.setattr(arpa, "_BLOCK", 9)
     for module in (derive, disk_fit):
         monkeypatch.setattr(module, "block_nodes", lambda *_: 40)
 
@@ -168,6 +171,8 @@ def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_
     assert counted.exit_code == 0, counted.output
     fitted = run("fit", tmp_path / "out", "-s", "katz", "--set", "fallback=0.5", "-o", tmp_path / "table")
     assert fitted.exit_code == 0, fitted.output
+    converted = run("convert", tmp_path / "table", tmp_path / "table.arpa")
+    assert converted.exit_code == 0, converted.output
     assert not left and {path.name for path in workers.iterdir()} >= steps
     assert len({path.read_text() for path in workers.iterdir()} - {str(os.getpid())}) >= len(steps)
     counts = count_text(text, 4, thresholds=[0, 0, 1])
@@ -175,6 +180,8 @@ def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_
     assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()
     get_smoother("katz", fallback=0.5).fit(counts).save(tmp_path / "same-table")
     assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
+    write_arpa(load_table(tmp_path / "same-table"), tmp_path / "same.arpa")
+    assert (tmp_path / "table.arpa").read_bytes() == (tmp_path / "same.arpa").read_bytes()
     monkeypatch.setattr(executors, "_is_folder", lambda *_: False)
     refused = run("count", text, "-n", 2, "-o", tmp_path / "other")
     assert refused.exit_code == 1 and "has no folder" in refused.output

@@ -7,13 +7,11 @@ import gzip
 import io
 import itertools
 import json
-import pickle
 import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from tests.ray_machines import Machines, machines  # noqa: F401
+from tests.ray_machines import Machines, Workers, machines  # noqa: F401
 from typer.testing import CliRunner
 
 from lidstone.cli import score as score_cli
@@ -21,7 +19,6 @@ from lidstone.cli.main import app
 from lidstone.errors import InputError, RunError
 from lidstone.ngram.counts import count_text
 from lidstone.ngram.disk import executors
-from lidstone.ngram.disk.executors import ThreadExecutor
 from lidstone.ngram.filter import checkpoint
 from lidstone.ngram.filter.filter import filter_documents
 from lidstone.ngram.formats.arpa import write_arpa
@@ -44,23 +41,6 @@ GENERAL = fit(b"zebra zebra cat\nowl on a zebra\nmat mat the\n", 2)
 def lines(number: int, seed: int = 0) -> list[str]:
     draw = random.Random(seed)
     return [" ".join(draw.choice(WORDS) for _ in range(draw.randint(0, 6))) for _ in range(number)]
-
-
-class Workers(ThreadExecutor):
-    """Threads that get what workers get: copies, whose arrays are those that were put."""
-
-    def put(self, value):
-        buffers = []
-        data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        copies = [np.frombuffer(bytearray(buffer.raw()), np.uint8) for buffer in buffers]
-        self.value = pickle.loads(data, buffers=copies)
-
-    def run(self, task, files, opened, arguments):
-        copied = pickle.loads(pickle.dumps(task))
-        self.tasks = 0
-        for result in super().run(copied, files, self.value, map(pickle.loads, map(pickle.dumps, arguments))):
-            self.tasks += 1
-            yield pickle.loads(pickle.dumps(result))
 
 
 @pytest.fixture

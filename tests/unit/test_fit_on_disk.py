@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.ray_machines import Workers
 from tests.smoothing_cases import FALLBACKS
 from typer.testing import CliRunner
 
@@ -28,9 +29,9 @@ from lidstone.ngram.disk import write_counts as writing
 from lidstone.ngram.disk.derive import CountFiles, history_blocks
 from lidstone.ngram.disk.executors import ThreadExecutor
 from lidstone.ngram.disk.fit import fit_to_file
-from lidstone.ngram.formats import checked_tensors
-from lidstone.ngram.formats.safetensors import load_counts, save
-from lidstone.ngram.smoothers import registry
+from lidstone.ngram.formats import arpa, checked_tensors
+from lidstone.ngram.formats.safetensors import load_counts, load_table, save
+from lidstone.ngram.smoothers import good_turing, registry
 from lidstone.ngram.smoothers.base import BlockSmoother, FallbackUsed, make_table, uniform
 from lidstone.ngram.smoothers.registry import get_smoother, smoother_names
 from lidstone.text.vocabulary import Vocabulary
@@ -51,14 +52,14 @@ def write_counts(path, lines, order, thresholds=None):
     return counts
 
 
-def fit_both(folder, name, counts, nodes):
+def fit_both(folder, name, counts, nodes, executor=None):
     """The bytes of the table fitted in memory, and of that fitted in blocks of so many nodes."""
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as monkeypatch:
         warnings.simplefilter("ignore")
         smoother_of(name).fit(counts).save(folder / "in-memory")
         monkeypatch.setattr(disk_fit, "block_nodes", lambda *_: nodes)
         monkeypatch.setattr(derive, "WINDOW", 1)
-        fit_to_file(folder / "counts", folder / "on-disk", smoother_of(name), memory=MEMORY)
+        fit_to_file(folder / "counts", folder / "on-disk", smoother_of(name), memory=MEMORY, executor=executor)
     return (folder / "in-memory").read_bytes(), (folder / "on-disk").read_bytes()
 
 
@@ -70,14 +71,21 @@ def test_all_smoothers_can_be_fitted_block_by_block(name):
 
 @pytest.mark.parametrize("name", smoother_names())
 @settings(deadline=None, max_examples=15)
-@given(lines=LINES, order=st.integers(1, 5), nodes=st.integers(1, 60), cut=st.booleans())
-def test_the_file_is_that_of_fitting_in_memory(tmp_path_factory, name, lines, order, nodes, cut):
-    folder = tmp_path_factory.mktemp("fit")
-    thresholds = [0, 0, 1][:order] if cut else None
+@given(lines=LINES, order=st.integers(1, 8), nodes=st.integers(1, 60), cut=st.booleans(), workers=st.booleans())
+def test_the_files_are_those_of_fitting_in_memory(tmp_path_factory, name, lines, order, nodes, cut, workers):
+    folder, executor = tmp_path_factory.mktemp("fit"), Workers(2) if workers else ThreadExecutor(2)
+    thresholds = [0, 0, 1, 1, 2][:order] if cut else None
     counts = write_counts(folder / "counts", lines, order, thresholds)
-    in_memory, on_disk = fit_both(folder, name, counts, nodes)
-    assert in_memory == on_disk
-    assert sorted(path.name for path in folder.iterdir()) == ["counts", "counts.txt", "in-memory", "on-disk"]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name_of_size in ("CHUNK", "LARGEST"):
+            monkeypatch.setattr(good_turing, name_of_size, 3)
+        monkeypatch.setattr(arpa, "_BLOCK", nodes)
+        in_memory, on_disk = fit_both(folder, name, counts, nodes, executor)
+        arpa.write_arpa(load_table(folder / "in-memory"), folder / "a.arpa")
+        disk_fit.write_arpa_by_tasks(folder / "on-disk", folder / "b.arpa", executor, memory=MEMORY)
+    assert in_memory == on_disk and (folder / "a.arpa").read_bytes() == (folder / "b.arpa").read_bytes()
+    names = ["a.arpa", "b.arpa", "counts", "counts.txt", "in-memory", "on-disk"]
+    assert sorted(path.name for path in folder.iterdir()) == names
 
 
 TEXT = [list("abcad"), list("bce"), list("fab"), list("ga")] * 12

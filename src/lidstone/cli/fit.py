@@ -108,28 +108,27 @@ def fit_on_disk(
     on_ray: bool,
 ) -> BackoffTable:
     """Fit in limited memory, here or on a Ray cluster, and map the table into memory."""
-    from lidstone.ngram.disk.executors import TASK_MEMORY, RayExecutor
-    from lidstone.ngram.disk.fit import fit_to_file
-    from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages, parse_size
+    from lidstone.ngram.disk.executors import TASK_MEMORY, RayExecutor, ThreadExecutor
+    from lidstone.ngram.disk.fit import fit_to_file, write_arpa_by_tasks
+    from lidstone.ngram.disk.memory import parse_size
     from lidstone.ngram.formats.safetensors import load_table
     from lidstone.ngram.smoothers.base import require_blocks
+    from lidstone.parallel import cores
 
     require_blocks(smoother, name)
-    memory = TASK_MEMORY if limit is None else parse_size(limit)
+    options: dict[str, Any] = {"memory": TASK_MEMORY if limit is None else parse_size(limit)}
+    executor = RayExecutor() if on_ray else ThreadExecutor(cores())
 
-    def fit_table(target: Path) -> BackoffTable:
-        executor = RayExecutor() if on_ray else None
-        fit_to_file(counts, target, smoother, memory=memory, temporary=temporary, executor=executor, show=True)
-        return load_table(target, verify=False)
+    def fit_table(target: Path) -> None:
+        fit_to_file(counts, target, smoother, temporary=temporary, executor=executor, show=True, **options)
 
     if not is_arpa(output):
-        return fit_table(output)
+        fit_table(output)
+        return load_table(output, verify=False)
     place = temporary or (Path() if str(output) == "-" else output.parent)
     with tempfile.TemporaryDirectory(prefix=".fitting-", dir=place) as folder:  # ARPA is written from a table
-        table = fit_table(Path(folder) / "model.table")
-        with limit_pages(int(memory * PAGE_SHARE), table.rows):
-            write_table(table, output)
-        return table
+        fit_table(Path(folder) / "model.table")
+        return write_arpa_by_tasks(Path(folder) / "model.table", output, executor, **options)
 
 
 def _shown(table: BackoffTable) -> dict[str, str]:

@@ -10,14 +10,18 @@ from typer import Argument, Option
 
 from lidstone.cli.console import print_json, print_model, print_pairs, print_table, say, table_signature
 from lidstone.cli.inputs import (
+    ADDRESS,
     JSON,
     MODEL,
     MODEL_FILES,
     MODEL_OUTPUT,
     check_counts_input,
+    check_engine,
     check_folder,
     check_model_output,
+    is_arpa,
     kenlm_format,
+    ray_cluster,
     read_table,
     write_table,
 )
@@ -51,9 +55,14 @@ def convert(
     backoffs: Annotated[int | None, Option("-b", help="KenLM trie: bits of backoffs; as -q.")] = None,
     arrays: Annotated[int | None, Option("-a", help="KenLM trie: compress pointers, up to 255.")] = None,
     unknown: Annotated[float | None, Option(help="KenLM: log10 p of unknown words of a model without <unk>.")] = None,
+    engine: Annotated[
+        str | None, Option(help="ray: let workers of a Ray cluster compute the lines of an ARPA file.")
+    ] = None,
+    address: ADDRESS = None,
     as_json: JSON = False,
 ) -> None:
     """Turn a model into an ARPA file, into a compact table, or into a binary of KenLM for decoders that load one."""
+    check_engine(engine, address)
     form = kenlm or kenlm_format(target)
     if form is not None:
         from lidstone.ngram.scorer.write import write_kenlm
@@ -69,12 +78,28 @@ def convert(
     check_model_output(target)
     if single and bits not in (32, 64):
         raise LidstoneError(f"--float32 and --bits {bits} contradict each other", hint="give one of them")
-    table = read_table(source).compact(32 if single else bits, pack=pack)
-    write_table(table, target)
+    if engine is None:
+        table = read_table(source).compact(32 if single else bits, pack=pack)
+        write_table(table, target)
+    else:
+        with ray_cluster(engine, address):
+            table = convert_on_ray(source, target)
     if as_json and target != "-":
         print_json({"output": target, "signature": table_signature(table)})
     else:
         say(table_signature(table))
+
+
+def convert_on_ray(source: str, target: str) -> BackoffTable:
+    """Write a table as ARPA by the workers of a cluster."""
+    from lidstone.text.source import kind_of_file
+
+    if not is_arpa(target) or not Path(source).is_file() or kind_of_file(source) != ("table", False):
+        raise LidstoneError("workers write ARPA files of tables", hint="leave out --engine")
+    from lidstone.ngram.disk.executors import TASK_MEMORY, RayExecutor
+    from lidstone.ngram.disk.fit import write_arpa_by_tasks
+
+    return write_arpa_by_tasks(source, target, RayExecutor(), memory=TASK_MEMORY)
 
 
 def mix(

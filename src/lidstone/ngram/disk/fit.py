@@ -27,6 +27,7 @@ from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks,
 from lidstone.ngram.disk.executors import Executor, ThreadExecutor
 from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, limit_pages, resident
 from lidstone.ngram.disk.workspace import check_space, workspace
+from lidstone.ngram.formats.arpa import StoredTable, block_lines, write_arpa
 from lidstone.ngram.formats.checked_tensors import (
     Part,
     Shape,
@@ -49,6 +50,7 @@ from lidstone.ngram.smoothers.base import (
     prepare_fit,
     require_blocks,
 )
+from lidstone.ngram.table import BackoffTable
 from lidstone.ngram.trie import chunks
 from lidstone.parallel import chunk_size, cores
 from lidstone.progress import progress_bar
@@ -99,6 +101,16 @@ def fit_to_file(
         with limit_pages(pages, loaded.derived.adjusted):
             job = _FitJob(loaded, files, prepare_fit(smoother, loaded), nodes, pages, executor)
             job.write(target, smoother, folder, show=show)
+
+
+def write_arpa_by_tasks(path: str | Path, output: str | Path, executor: Executor, *, memory: int) -> BackoffTable:
+    """Write a table in a file as ARPA: workers compute the lines, which are written here in order."""
+    stored = StoredTable.of(path)
+    executor.check_shared(Path(path).resolve().parent)
+    opened = stored.open()
+    with limit_pages(int(memory * PAGE_SHARE), opened[0].rows):
+        write_arpa(opened[0], output, run=lambda blocks: executor.run(block_lines, stored, opened, blocks))
+    return opened[0]
 
 
 def work_on(work: Callable[[Counts, Any], Any], opened: OpenedCounts, part: Any) -> Any:

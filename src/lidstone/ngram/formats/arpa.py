@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,8 +34,8 @@ from lidstone.ngram.formats.remote import read_remote, write_remote
 from lidstone.ngram.formats.validate import check_probabilities
 from lidstone.ngram.query import rows_of
 from lidstone.ngram.table import BackoffTable
-from lidstone.ngram.trie import Trie
-from lidstone.text.source import Source, name_of
+from lidstone.ngram.trie import Trie, chunks
+from lidstone.text.source import Source, name_of, stamp
 from lidstone.text.vocabulary import BOS, EOS, UNK, Vocabulary
 
 MISSING_UNK = 1e-100
@@ -153,14 +154,50 @@ _BLOCK = 1 << 16
 
 
 Tokens = Sequence[str] | Callable[[int], str]
+Block = tuple[int, int, int]
+"""Order, and the range of n-grams"""
 
 
-def write_arpa(table: BackoffTable, path: str | Path, tokens: Tokens | None = None) -> None:
+@dataclass(frozen=True)
+class StoredTable:
+    """A table in a file, for tasks that write its n-grams."""
+
+    path: str
+    changed: tuple[str, int, int] | None
+
+    @classmethod
+    def of(cls, path: str | Path) -> StoredTable:
+        """The file as it is now."""
+        return cls(str(path), stamp(path))
+
+    def open(self) -> tuple[BackoffTable, list[str]]:
+        """The table, mapped into memory, and its words; an error if the file has changed."""
+        if stamp(self.path) != self.changed:
+            raise InputError(f"{self.path} changed while it was written as ARPA", hint="wait until it is written")
+        return _opened(self)
+
+
+@lru_cache(maxsize=1)
+def _opened(stored: StoredTable) -> tuple[BackoffTable, list[str]]:
+    from lidstone.ngram.formats.safetensors import load_table
+
+    table = load_table(stored.path, verify=False)
+    return table, _strings(table.vocab, None)
+
+
+def write_arpa(
+    table: BackoffTable,
+    path: str | Path,
+    tokens: Tokens | None = None,
+    *,
+    run: Callable[[Iterable[Block]], Iterator[bytes]] | None = None,
+) -> None:
     r"""Write a table as ARPA, compressed if the name ends in .gz, .bz2, .xz or .zst; `-` is standard output.
 
     `tokens` are the strings of the ids, where the vocabulary has none or others are wanted: one per id, or a function
     of the id, such as `lambda number: chr(number + 100)` for the token-level models of NeMo. eos is written as `</s>`,
-    the unknown word as `<unk>`, ids that cannot be predicted not at all, a probability of zero as -99.
+    the unknown word as `<unk>`, ids that cannot be predicted not at all, a probability of zero as -99. `run` gives the
+    lines of blocks of n-grams, where others compute them (`block_lines`).
 
     >>> import tempfile
     >>> from lidstone import Vocabulary, WittenBell, count
@@ -171,15 +208,22 @@ def write_arpa(table: BackoffTable, path: str | Path, tokens: Tokens | None = No
     ['\\data\\', 'ngram 1=4', 'ngram 2=3']
     """
     if url := as_url(path):
-        return write_remote(url, lambda file: write_arpa(table, file, tokens))
+        return write_remote(url, lambda file: write_arpa(table, file, tokens, run=run))
     strings = _strings(table.vocab, tokens)
+    run = run or (lambda blocks: (block_lines((table, strings), *block) for block in blocks))
     with _open_for_writing(path) as file:
         file.write(_head(table))
         for order in range(1, table.order + 1):
             file.write(f"\n\\{order}-grams:\n".encode())
-            for nodes in blocks_of(table, order, _BLOCK):
-                file.write(_lines(table, strings, nodes, order))
+            file.writelines(run((order, part.start, part.stop) for part in chunks(table.trie.level(order), _BLOCK)))
         file.write(b"\n\\end\\\n")
+
+
+def block_lines(opened: tuple[BackoffTable, list[str]], order: int, start: int, stop: int) -> bytes:
+    """The lines of some n-grams of one order; not of words that cannot be predicted."""
+    table, strings = opened
+    nodes = np.arange(start, stop)
+    return _lines(table, strings, nodes[np.append(table.vocab.events, True)[nodes]] if order == 1 else nodes, order)
 
 
 def _strings(vocab: Vocabulary, tokens: Tokens | None) -> list[str]:
@@ -262,14 +306,6 @@ def _compressor(below: BinaryIO, suffix: str) -> Any:
 
 
 Nodes = NDArray[np.int64]
-
-
-def blocks_of(table: BackoffTable, order: int, size: int) -> Iterator[Nodes]:
-    """The n-grams of one order, some at a time; without words that cannot be predicted."""
-    level = table.trie.level(order)
-    for start in range(level.start, level.stop, size):
-        nodes = np.arange(start, min(start + size, level.stop))
-        yield nodes[np.append(table.vocab.events, True)[nodes]] if order == 1 else nodes
 
 
 def words_of(trie: Trie, nodes: Nodes, order: int) -> list[NDArray[np.int64]]:
