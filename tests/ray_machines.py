@@ -37,7 +37,7 @@ class Workers(ThreadExecutor):
             self.tasks += 1
             return pickle.loads(task)(files and files.open(), *pickle.loads(pickle.dumps(argument)))
 
-        task = pickle.dumps(task)
+        task = pytest.importorskip("ray").cloudpickle.dumps(task)  # functions without a name, too
         for result in super().run(work, None, None, arguments):
             yield pickle.loads(pickle.dumps(result))
 
