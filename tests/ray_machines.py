@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import pickle
@@ -55,10 +56,11 @@ class Stored:
 class Machines(RayExecutor):
     """Kills a worker at the start of each step, and a machine in the middle of some; another machine is started.
 
-    `folder` is for notes of the workers that were killed; `spilled` says whether results went to the disk.
+    `folder` is for notes of the workers that were killed; `spilled` says whether results went to the disk. One machine
+    may be slow, and the disk of one full: their ids.
     """
 
-    spilled = False
+    spilled, slow, full = False, "", ""
 
     def __init__(self, machines, left, folder):
         super().__init__()
@@ -66,7 +68,7 @@ class Machines(RayExecutor):
 
     def run(self, task, files, opened, arguments):
         name = getattr(task, "func", task).__name__
-        results = super().run(delayed(task, self.folder / name), files, opened, arguments)
+        results = super().run(delayed(task, self.folder / name, self.slow, self.full), files, opened, arguments)
         if name in self.left:
             yield from itertools.islice(results, 1)
             self.left.remove(name)
@@ -77,11 +79,16 @@ class Machines(RayExecutor):
             yield result
 
 
-def delayed(task, killed):
+def delayed(task, killed, slow, full):
     """The task, a moment later, so that several are under way; the first one kills its process, and notes its id."""
 
     def run(*arguments):
-        time.sleep(0.1)
+        import ray
+
+        machine = ray.get_runtime_context().get_node_id()
+        time.sleep(2 if machine == slow else 0.1)
+        if machine == full:
+            raise OSError(errno.ENOSPC, "No space left on device")
         with contextlib.suppress(FileExistsError), killed.open("x") as note:
             note.write(str(os.getpid()))
             note.flush()

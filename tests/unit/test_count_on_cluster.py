@@ -6,6 +6,7 @@ import errno
 import functools
 import gzip
 import os
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from lidstone.ngram.disk.count_on_cluster import count_on_cluster
 from lidstone.ngram.disk.executors import ThreadExecutor, _run_task
 from lidstone.ngram.formats import arpa
 from lidstone.ngram.formats.arpa import write_arpa
+from lidstone.ngram.formats.checked_tensors import read_arrays
 from lidstone.ngram.formats.safetensors import load_table, save
 from lidstone.text import splits, words
 from lidstone.text.inputs import Input
@@ -130,10 +132,16 @@ def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+def read_nothing(*_):
+    read_arrays("/nowhere")
+
+
 def test_errors_of_workers_travel_as_one_line():
     assert _run_task((lambda opened, number: number, None, __version__), (3,)) == (None, 3)
     (message, hint), _ = _run_task((full, None, __version__), ())
-    assert "a worker cannot read or write: [Errno 28] No space left on device" in message and hint
+    assert re.fullmatch(r"the machine \S+ cannot read or write: \[Errno 28\] No space left on device", message) and hint
+    (message, hint), _ = _run_task((read_nothing, None, __version__), ())
+    assert re.fullmatch(r"the machine \S+: cannot read /nowhere: No such file or directory", message) and hint
     (message, hint), _ = _run_task((full, None, "0.0.9"), ())
     assert message.startswith("a worker has lidstone") and "the driver 0.0.9" in message and hint
 
@@ -182,6 +190,16 @@ def test_counts_and_tables_are_exact_though_a_worker_and_a_machine_die_in_every_
     assert (tmp_path / "table").read_bytes() == (tmp_path / "same-table").read_bytes()
     write_arpa(load_table(tmp_path / "same-table"), tmp_path / "same.arpa")
     assert (tmp_path / "table.arpa").read_bytes() == (tmp_path / "same.arpa").read_bytes()
+    (tmp_path / "out").unlink()
+    monkeypatch.setattr(Machines, "full", next(iter(machines.worker_nodes)).node_id)
+    stopped = run("count", text, "-n", 3, "-o", tmp_path / "out")
+    assert stopped.exit_code == 1 and "error: the machine" in stopped.output and "No space left" in stopped.output
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".*"))
+    monkeypatch.setattr(Machines, "full", "")
+    monkeypatch.setattr(Machines, "slow", next(iter(machines.worker_nodes)).node_id)
+    assert run("count", text, "-n", 3, "-o", tmp_path / "out").exit_code == 0
+    save(count_text(text, 3), tmp_path / "same")
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "same").read_bytes()
     monkeypatch.setattr(executors, "_is_folder", lambda *_: False)
     refused = run("count", text, "-n", 2, "-o", tmp_path / "other")
     assert refused.exit_code == 1 and "has no folder" in refused.output

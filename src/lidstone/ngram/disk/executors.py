@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import platform
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -123,7 +124,8 @@ class RayExecutor:
 
         buffers: list[pickle.PickleBuffer] = []
         data = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        return InStore(ray.put((data, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])))
+        with named_errors():
+            return InStore(ray.put((data, [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])))
 
     def _on_each_machine(self, task: Task, *argument: Any) -> Iterator[tuple[str, Any]]:
         """The address of each machine, and what the task gives there."""
@@ -194,6 +196,10 @@ def _run_task(shared: tuple[Task, Any, str], argument: tuple[Any, ...]) -> tuple
         check_version(version)
         return None, task(None if files is None else files.open(), *argument)
     except LidstoneError as error:
-        return (error.message, error.hint), None
+        of_system = isinstance(error.__cause__, OSError)
+        return (f"{_HERE}: {error.message}" if of_system else error.message, error.hint), None
     except OSError as error:
-        return (f"a worker cannot read or write: {error}", "look at the disk of the output"), None
+        return (f"{_HERE} cannot read or write: {error}", "look at its disks, and at that of the output"), None
+
+
+_HERE = f"the machine {platform.node()}"

@@ -104,9 +104,9 @@ class Documents:
         return replace(self, text=b"\n".join(raw.words(self.texts)), sizes=None, was_raw=True)
 
 
-Part = tuple[Place, int | None]
+Bounds = tuple[Place, int | None]
 """Where lines begin and stop"""
-_WHOLE: Part = (Place(), None)
+_WHOLE: Bounds = (Place(), None)
 
 
 class Form(Protocol):
@@ -116,9 +116,9 @@ class Form(Protocol):
         """Refuse files that do not belong together, where this is known without reading them."""
 
     def chunks(
-        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, part: Part = _WHOLE
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, bounds: Bounds = _WHOLE
     ) -> Iterator[Chunk]:
-        """All of the text, or a part of its lines, some documents at a time."""
+        """All of the text, or the lines within bounds, some documents at a time."""
 
     def documents(self, chunk: Chunk) -> Documents:
         """The documents of a chunk."""
@@ -135,10 +135,10 @@ class TextForm:
         """All belong together."""
 
     def chunks(
-        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, part: Part = _WHOLE
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, bounds: Bounds = _WHOLE
     ) -> Iterator[Chunk]:
         """All lines, what is not text included."""
-        begin, stop = part
+        begin, stop = bounds
         options: dict[str, Any] = {"names": names, "chunk_bytes": chunk_bytes, "prompt": prompt}
         return read_chunks(sources, begin, stop=stop, strict=False, **options)
 

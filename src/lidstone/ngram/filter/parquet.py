@@ -33,9 +33,9 @@ class ParquetForm:
             pass
 
     def chunks(
-        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, part: Any = None
+        self, sources: Sequence[Source], names: Sequence[str], chunk_bytes: int, prompt: bool, bounds: Any = None
     ) -> Iterator[Chunk]:
-        """All rows, some at a time; a file without rows gives its columns. It has no parts."""
+        """All rows, some at a time; a file without rows gives its columns. It is not cut."""
         document = 0
         for number, (file, name) in enumerate(self._files(sources, names)):
             for begin, batch in _batches(file, name):

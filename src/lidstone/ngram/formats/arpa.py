@@ -215,7 +215,9 @@ def write_arpa(
         file.write(_head(table))
         for order in range(1, table.order + 1):
             file.write(f"\n\\{order}-grams:\n".encode())
-            file.writelines(run((order, part.start, part.stop) for part in chunks(table.trie.level(order), _BLOCK)))
+            parts = chunks(table.trie.level(order), _BLOCK)
+            for lines in run((order, part.start, part.stop) for part in parts):
+                file.write(lines)
         file.write(b"\n\\end\\\n")
 
 
