@@ -204,13 +204,14 @@ def summary(counts: Counts) -> Facts:
 def summary_of_file(path: Path, memory: int, executor: Executor | None = None) -> Facts:
     """Sizes and signature of a count file, without reading it into memory."""
     from lidstone.ngram.disk.derive import CountFiles, identify
-    from lidstone.ngram.disk.executors import ThreadExecutor
-    from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages
+    from lidstone.ngram.disk.executors import ThreadExecutor, page_limit
+    from lidstone.ngram.disk.memory import limit_pages
     from lidstone.parallel import cores
 
     files, counts = CountFiles.load(path)
-    with limit_pages(int(memory * PAGE_SHARE), counts.counts):
-        identify(counts, files, executor or ThreadExecutor(cores()))
+    executor = executor or ThreadExecutor(cores())
+    with limit_pages(page_limit(executor, memory), counts.counts):
+        identify(counts, files, executor)
         return summary(counts)
 
 

@@ -37,9 +37,9 @@ from lidstone.ngram.counts import (
     identifying_arrays,
     join_digests,
 )
-from lidstone.ngram.disk.executors import Executor
+from lidstone.ngram.disk.executors import Executor, page_limit
 from lidstone.ngram.disk.links import write_links
-from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, limit_pages
+from lidstone.ngram.disk.memory import block_nodes, limit_pages
 from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.disk.workspace import check_space
 from lidstone.ngram.formats.checked_tensors import Part, Shape, StreamFile, Target, read_arrays, release
@@ -222,7 +222,7 @@ def drop_to_file(
     `folder` is for temporary files.
     """
     limits, nodes = tuple(thresholds), block_nodes(executor.share(memory))
-    (files, whole), pages = CountFiles.load(path), int(memory * PAGE_SHARE)
+    (files, whole), pages = CountFiles.load(path), page_limit(executor, memory)
     with limit_pages(pages, whole.counts):
         files, counts = with_derived(whole, files, folder, nodes=nodes, executor=executor)
         with limit_pages(pages, counts.derived.adjusted), atomic_write(output) as temporary:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lidstone import __version__
 from lidstone.errors import InputError, LidstoneError
-from lidstone.ngram.disk.memory import plan
+from lidstone.ngram.disk.memory import PAGE_SHARE, plan, resident
 from lidstone.parallel import bounded_lookahead
 from lidstone.ray_cluster import check_version, count_workers, live_nodes, named_errors
 from lidstone.text.source import stamp
@@ -111,7 +111,7 @@ class RayExecutor:
         """Refuse a folder that some machine of the cluster does not have at this path."""
         for address, there in self._on_each_machine(_is_folder, str(folder.resolve())):
             if not there:
-                hint = "give --output, and --temporary if it is set, in a folder that all machines share"
+                hint = "give counts, --output and --temporary in folders that all machines share"
                 raise InputError(f"the machine {address} has no folder {folder}", hint=hint)
 
     def has(self, path: str) -> bool:
@@ -137,6 +137,15 @@ class RayExecutor:
             there = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
             remote = ray.remote(_run_task).options(scheduling_strategy=there, num_cpus=0)
             yield node["NodeManagerAddress"], _result(remote.remote(shared, argument))
+
+
+DRIVER_PAGES = 1 << 29
+"""Bytes of mapped files that the process may occupy whose tasks run elsewhere: it looks at few places of them."""
+
+
+def page_limit(executor: Executor, memory: int) -> int:
+    """How much this process may occupy before it gives pages of files back, if tasks may use so much memory."""
+    return resident() + DRIVER_PAGES if executor.remote else int(memory * PAGE_SHARE)
 
 
 def portable(model: Any, executor: Executor) -> Any:

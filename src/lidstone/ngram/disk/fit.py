@@ -24,8 +24,8 @@ from lidstone.errors import InputError, format_error
 from lidstone.files import as_url, atomic_write, place_of_output, write_errors
 from lidstone.ngram.counts import Counts
 from lidstone.ngram.disk.derive import CountFiles, OpenedCounts, history_blocks, identify, with_derived
-from lidstone.ngram.disk.executors import Executor, ThreadExecutor
-from lidstone.ngram.disk.memory import PAGE_SHARE, block_nodes, limit_pages, resident
+from lidstone.ngram.disk.executors import Executor, ThreadExecutor, page_limit
+from lidstone.ngram.disk.memory import block_nodes, limit_pages
 from lidstone.ngram.disk.workspace import check_space, workspace
 from lidstone.ngram.formats.arpa import StoredTable, block_lines, write_arpa
 from lidstone.ngram.formats.checked_tensors import (
@@ -75,19 +75,21 @@ def fit_to_file(
     """Fit a smoother to a count file, in about `memory` bytes; the file is that of `smoother.fit` and `save`.
 
     Temporary files stand in `temporary`, or beside the output, and are removed at the end. With a Ray executor, workers
-    need them, and the count file, at the same paths; `memory` is then that of each.
+    need them, and the count file, at the same paths; `memory` is then that of each. They need not reach the output.
     """
     require_blocks(smoother, type(smoother).__name__)
     if url := as_url(counts):
         raise InputError(f"{url} cannot be mapped into memory", hint="copy it to a local file first")
     target, executor = Path(output), executor or ThreadExecutor(cores())
-    nodes, pages = _budget(memory, executor)
+    nodes, pages = block_nodes(executor.share(memory)), page_limit(executor, memory)
+    executor.check_shared(Path(counts).resolve().parent)
     files, loaded = CountFiles.load(counts)
     identity = {"counts": files.changed, "lidstone": __version__}
     with (
         workspace(target, identity, Path(temporary) if temporary else None, work="fitting") as folder,
         limit_pages(pages, loaded.counts),
     ):
+        executor.check_shared(folder)
         if verify:
             verify_counts(counts, loaded, executor)
         identify(loaded, files, executor)
@@ -108,7 +110,7 @@ def write_arpa_by_tasks(path: str | Path, output: str | Path, executor: Executor
     stored = StoredTable.of(path)
     executor.check_shared(Path(path).resolve().parent)
     opened = stored.open()
-    with limit_pages(int(memory * PAGE_SHARE), opened[0].rows):
+    with limit_pages(page_limit(executor, memory), opened[0].rows):
         write_arpa(opened[0], output, run=lambda blocks: executor.run(block_lines, stored, opened, blocks))
     return opened[0]
 
@@ -116,14 +118,6 @@ def write_arpa_by_tasks(path: str | Path, output: str | Path, executor: Executor
 def work_on(work: Callable[[Counts, Any], Any], opened: OpenedCounts, part: Any) -> Any:
     """What a smoother wants to know of a part of the counts."""
     return work(opened.counts, part)
-
-
-def _budget(memory: int, executor: Executor) -> tuple[int, int]:
-    """The nodes of a block, and how much this process may occupy before it gives pages back.
-
-    Workers of a cluster have `memory` each, and this process has as much for itself.
-    """
-    return block_nodes(executor.share(memory)), resident() + memory if executor.remote else int(memory * PAGE_SHARE)
 
 
 @dataclass(frozen=True)

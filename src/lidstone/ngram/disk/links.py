@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from lidstone.errors import FileFormatError
 from lidstone.jit import helper, kernel
-from lidstone.ngram.disk.executors import Executor
-from lidstone.ngram.disk.memory import PAGE_SHARE, limit_pages
+from lidstone.ngram.disk.executors import Executor, page_limit
+from lidstone.ngram.disk.memory import limit_pages
 from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.formats.checked_tensors import Part, StreamFile, Target
 from lidstone.text.memory import prefetch_item
@@ -60,7 +60,7 @@ def write_links(
     names = "words", "first", "suffixes"
     files = LinkFiles(tuple(map(file.target, names)), tuple(file.shapes[name].size for name in names))
     arrays = files.open()
-    with limit_pages(int(memory * PAGE_SHARE), *arrays):
+    with limit_pages(page_limit(executor, memory), *arrays):
         for order in range(2, len(levels)):
             size = BLOCK_NODES * (4 if order == 3 else 1)
             parents = _parent_blocks(arrays.first, int(levels[order - 2]), int(levels[order - 1]), size)
