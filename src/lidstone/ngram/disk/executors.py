@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lidstone import __version__
-from lidstone.errors import InputError, LidstoneError
+from lidstone.errors import InputError, LidstoneError, RunError
 from lidstone.ngram.disk.memory import PAGE_SHARE, plan, resident
 from lidstone.parallel import bounded_lookahead
 from lidstone.ray_cluster import check_version, count_workers, live_nodes, named_errors
@@ -136,7 +136,11 @@ class RayExecutor:
         for node in live_nodes():
             there = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
             remote = ray.remote(_run_task).options(scheduling_strategy=there, num_cpus=0)
-            yield node["NodeManagerAddress"], _result(remote.remote(shared, argument))
+            try:
+                yield node["NodeManagerAddress"], _result(remote.remote(shared, argument))
+            except RunError as error:  # a machine that is lost does not need to have anything
+                if not isinstance(error.__cause__, ray.exceptions.TaskUnschedulableError):
+                    raise
 
 
 DRIVER_PAGES = 1 << 29
