@@ -6,6 +6,7 @@ is on the PATH. The text is drawn from a table that was fitted on the corpora of
 process of its own, with warm kernels, after another has touched the memory; methods take turns; medians are compared.
 Figures are added to those of earlier runs, and what is measured already is not measured again: go on size by size.
 `--budget 60` measures what fits into 60 minutes, `--plan` says what would be measured and how long it takes.
+`--work` keeps what is measured for the table of processor time alone, which other programs disturb little.
 """
 
 from __future__ import annotations
@@ -113,7 +114,6 @@ print(json.dumps(found))
 
 def measure(method: str, text: Path, order: int, memory: int, folder: Path) -> dict[str, float]:
     """One measurement in a process of its own."""
-    touch(2 * memory)
     with tempfile.TemporaryDirectory(dir=folder) as name:
         if method == "lmplz":
             return run_lmplz(text, order, memory, Path(name))
@@ -163,11 +163,14 @@ def medians(measured: list[dict[str, float]]) -> dict[str, Any]:
     return {**found, "rounds": len(measured), "seconds_of_rounds": [round(one["seconds"], 2) for one in measured]}
 
 
-def bench(text: Path, order: int, memory: int, methods: list[str], rounds: int, folder: Path) -> dict[str, Any]:
+def bench(
+    text: Path, order: int, memory: int, methods: list[str], rounds: int, folder: Path, *, wall: bool
+) -> dict[str, Any]:
     measured: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
     for turn in range(rounds):
         first = turn % len(methods)  # what ran before leaves the machine's memory in one state or another
         for method in methods[first:] + methods[:first]:
+            touch(2 * memory if wall else 0)
             measured[method].append(measure(method, text, order, memory, folder))
             print(f"  {method:10} {measured[method][-1]['seconds']:9.2f} s", flush=True)
     return {method: medians(found) for method, found in measured.items()}
@@ -211,7 +214,7 @@ STEPS = {
 
 def on_paper(figures: dict[str, Any]) -> list[str]:
     """The work of each step per token, and 1 TB of text on a cluster: from the measurements with one Ray worker."""
-    runs = [run for run in figures["runs"].values() if "cpu read_split" in run["methods"].get("ray 1", {})]
+    runs = [run for run in figures.get("work", {}).values() if "ray 1" in run["methods"]]
     if not runs:
         return []
     order = max(run["order"] for run in runs)
@@ -241,7 +244,22 @@ def on_paper(figures: dict[str, Any]) -> list[str]:
         *lines,
         f"| the driver | {' | '.join(f'{value:.1f}' for value in driver)} | | |",
         f"| all steps | {'| ' * len(runs)}| | {minutes:.1f} |",
+        "",
+        "Processor time in all, in seconds, with one measurement each:",
+        "",
+        f"| tokens, n | {' | '.join(METHODS[1:])} |",
+        f"|---|{'---:|' * len(METHODS[1:])}",
+        *(
+            f"| {title}, {order} | {' | '.join(_processor_time(run))} |"
+            for title, run in zip(titles, runs, strict=True)
+        ),
     ]
+
+
+def _processor_time(run: dict[str, Any]) -> list[str]:
+    """Of each method: on Ray, of the driver and of all tasks."""
+    found = [run["methods"].get(method, {}) for method in METHODS[1:]]
+    return [f"{sum(one[name] for name in one if name.startswith('cpu')):.1f}" if one else "" for one in found]
 
 
 def _sum(run: dict[str, Any], kind: str, tasks: tuple[str, ...]) -> float:
@@ -258,6 +276,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "lidstone-scale")
     parser.add_argument("--budget", type=float, default=float("inf"), help="minutes to measure for (no limit)")
     parser.add_argument("--plan", action="store_true", help="say what would be measured and how long it takes, and end")
+    parser.add_argument("--work", action="store_true", help="for the table of processor time alone, in one round")
     parser.add_argument("--again", action="store_true", help="forget the figures of earlier runs")
     arguments = parser.parse_args()
     from lidstone.ngram.disk.memory import parse_size
@@ -269,22 +288,24 @@ def main() -> None:
         sys.exit("error: earlier figures are for another --memory\nhint: give the same, or --again")
     figures |= {"rounds": arguments.rounds, "memory": limit}
     figures.setdefault("load_average_at_start", os.getloadavg()[0])
+    kind, most = ("work", 1) if arguments.work else ("runs", arguments.rounds)
+    known = figures.setdefault(kind, {})
     end = time.monotonic() + 60 * arguments.budget
     total = 0.0
     for tokens in map(int, arguments.tokens):
         for order in arguments.orders:
             name = f"{tokens / 1e6:g}M, {order}"
-            left = _plan.missing(methods, tokens, order, figures["runs"], name)
+            left = _plan.missing(methods, tokens, order, known, name)
             text = arguments.folder / f"sample-{tokens}.txt"
             writing = 0 if text.exists() else _plan.WRITING * tokens / 1e6
             per_round = sum(_plan.seconds(method, tokens, order, figures["runs"]) for method in left)
             time_left = (60 * arguments.budget - total if arguments.plan else end - time.monotonic()) - writing
-            rounds = _plan.rounds_within(per_round, arguments.rounds, time_left) if left else 0
+            rounds = _plan.rounds_within(per_round, most, time_left) if left else 0
             total += writing + per_round * rounds
             print(f"{name}: {rounds} rounds of {', '.join(left) or 'nothing'}, {per_round * rounds / 60:.1f} minutes")
             if rounds and not arguments.plan:
                 text = write_text(tokens, arguments.folder)
-                add_run(figures, name, text, tokens, order, left, rounds)
+                add_run(figures, kind, name, text, order, left, rounds, tokens=tokens)
     print(f"{total / 60:.0f} minutes in all were expected")
 
 
@@ -294,13 +315,21 @@ def earlier(forget: bool) -> dict[str, Any]:
 
 
 def add_run(
-    figures: dict[str, Any], name: str, text: Path, tokens: int, order: int, methods: list[str], rounds: int
+    figures: dict[str, Any],
+    kind: str,
+    name: str,
+    text: Path,
+    order: int,
+    methods: list[str],
+    rounds: int,
+    *,
+    tokens: int,
 ) -> None:
     """Measure the methods at one size and order, and write the figures."""
-    found = bench(text, order, figures["memory"], methods, rounds, text.parent)
+    found = bench(text, order, figures["memory"], methods, rounds, text.parent, wall=kind == "runs")
     run = {"tokens": tokens, "order": order, "bytes": text.stat().st_size}
-    known = figures["runs"].get(name, {}).get("methods", {})
-    figures["runs"][name] = run | {"methods": {m: (known | found)[m] for m in METHODS if m in known | found}}
+    known = figures[kind].get(name, {}).get("methods", {})
+    figures[kind][name] = run | {"methods": {m: (known | found)[m] for m in METHODS if m in known | found}}
     print(f"written to {write_results('scale', figures)}", flush=True)
 
 

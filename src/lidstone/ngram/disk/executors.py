@@ -116,7 +116,8 @@ class RayExecutor:
 
     def has(self, path: str) -> bool:
         """Whether all machines of the cluster have the file, with the same size and time of change."""
-        return all(found == stamp(path) for _, found in self._on_each_machine(_stamp, path))
+        known = stamp(path)
+        return known is not None and all(found == known for _, found in self._on_each_machine(_stamp, path))
 
     def put(self, value: Any) -> InStore:
         """Put a value into the object store."""
