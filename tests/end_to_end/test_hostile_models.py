@@ -116,7 +116,7 @@ def test_a_pickle_in_a_checkpoint_is_refused(name: str, tmp_path: Path, monkeypa
 
 
 def test_the_refusals_name_the_reason(tmp_path: Path) -> None:
-    from transformers import GPT2Config
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     from lidstone.errors import FileFormatError
     from lidstone.lab.run.models import load_model
@@ -124,6 +124,12 @@ def test_the_refusals_name_the_reason(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": CLASSES}))
     with pytest.raises(FileFormatError, match="needs Python code of its own, which lidstone does not run"):
         load_model(tmp_path)
+    small = GPT2Config(n_layer=1, n_embd=8, n_head=2, n_positions=16, vocab_size=8)
+    GPT2LMHeadModel(small).save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(small.to_dict() | {"n_layer": 2**31}))
+    with pytest.raises(FileFormatError, match="has 2147483648 layers and 16 tensors"):
+        load_model(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
     GPT2Config().save_pretrained(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(tmp_path / "ran")))
     with pytest.raises(FileFormatError, match="has pickled weights, which could run code"):

@@ -131,7 +131,7 @@ def _try(use: Any, path: Path) -> tuple[str, str]:
     except LidstoneError as error:
         return ("refusal", "") if "\n" not in str(error) else ("finding", f"more than a line: {str(error)[:200]}")
     except BaseException as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
+        where = traceback.extract_tb(error.__traceback__)[-2 if isinstance(error, _TooLong) else -1]
         what = "no answer in" if isinstance(error, _TooLong) else f"{type(error).__name__}:"
         return "finding", f"{what} {str(error)[:150]} ({Path(where.filename).name}:{where.lineno})"
     finally:

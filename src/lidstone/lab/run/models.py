@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BOS, PAD, EOS = 0, 1, 2
 """The special ids of lidstone's own vocabularies."""
+LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers")
 
 
 def build_model(
@@ -60,6 +61,7 @@ def load_model(path: str | Path) -> PreTrainedModel:
         )
     try:
         config = load_pretrained(AutoConfig, path)
+        _check_layers(config, Path(path))
         auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = load_pretrained(auto, path, use_safetensors=True)
     except (OSError, ValueError) as error:
@@ -70,6 +72,19 @@ def load_model(path: str | Path) -> PreTrainedModel:
     if getattr(config, "sinusoid_positions", False):
         freeze_positions(model, model.model.decoder.embed_positions.weight.detach())
     return model
+
+
+def _check_layers(config: Any, folder: Path) -> None:
+    """Refuse a configuration with more layers than its weights have tensors: to build them might not end."""
+    from safetensors import safe_open
+
+    tensors = 0
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, "pt") as weights:
+            tensors += len(weights.keys())
+    layers = [getattr(config, name, 0) for name in LAYERS]
+    if most := max((number for number in layers if isinstance(number, int) and number > tensors > 0), default=0):
+        raise FileFormatError(f"{folder} has {most} layers and {tensors} tensors", hint="copy its config.json again")
 
 
 def parameter_count(model: Module) -> int:
