@@ -11,7 +11,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.ray_machines import Machines, machines  # noqa: F401
+from tests.ray_machines import Machines, Workers, machines  # noqa: F401
 
 from lidstone import __version__
 from lidstone.errors import InputError, LidstoneError, TextError
@@ -58,6 +58,7 @@ def set_sizes(monkeypatch, *, tokens, nodes, lists=2):
     monkeypatch.setattr(cluster, "LISTS", lists)
     monkeypatch.setattr(write_counts, "bucket_nodes", lambda *_: nodes)
     monkeypatch.setattr(links, "BLOCK_NODES", 5)
+    monkeypatch.setattr(links, "REMOTE", 2)
 
 
 @settings(deadline=None, max_examples=40)
@@ -69,16 +70,19 @@ def set_sizes(monkeypatch, *, tokens, nodes, lists=2):
     lists=st.integers(2, 4),
     limits=st.lists(st.integers(0, 3), max_size=4),
     known=st.sampled_from([None, "abcd"]),
+    workers=st.booleans(),
 )
-def test_the_file_is_that_of_counting_in_memory(tmp_path_factory, lines, order, tokens, size, lists, limits, known):
+def test_the_file_is_that_of_counting_in_memory(
+    tmp_path_factory, lines, order, tokens, size, lists, limits, known, workers
+):
     folder = tmp_path_factory.mktemp("cluster")
     text, limits = folder / "text", [0, *sorted(limits)][:order]
     text.write_text("".join(" ".join(line) + "\n" for line in lines))
     options = {"thresholds": limits, "vocab": known and Vocabulary.from_words(known)}
     with pytest.MonkeyPatch.context() as monkeypatch:
         set_sizes(monkeypatch, tokens=tokens, nodes=1000, lists=lists)
-        inputs = [Input(str(text))]
-        count_on_cluster(inputs, order, folder / "out", ThreadExecutor(2), memory=MEMORY, split_bytes=size, **options)
+        inputs, executor = [Input(str(text))], Workers(2) if workers else ThreadExecutor(2)
+        count_on_cluster(inputs, order, folder / "out", executor, memory=MEMORY, split_bytes=size, **options)
     save(count_text(text, order, **options), folder / "same")
     assert (folder / "out").read_bytes() == (folder / "same").read_bytes()
     assert sorted(path.name for path in folder.iterdir()) == ["out", "same", "text"]

@@ -21,9 +21,12 @@ from lidstone.ngram.disk.executors import Executor, page_limit
 from lidstone.ngram.disk.memory import limit_pages
 from lidstone.ngram.disk.pieces import Ints
 from lidstone.ngram.formats.checked_tensors import Part, StreamFile, Target
+from lidstone.parallel import chunk_size
 from lidstone.text.memory import prefetch_item
 
 BLOCK_NODES = 1 << 20
+REMOTE = 16
+"""How many blocks a task of a cluster may have."""
 Advance = Callable[[float], None]
 
 
@@ -63,6 +66,8 @@ def write_links(
     with limit_pages(page_limit(executor, memory), *arrays):
         for order in range(2, len(levels)):
             size = BLOCK_NODES * (4 if order == 3 else 1)
+            if executor.remote:  # few tasks: each takes a millisecond of this process
+                size = chunk_size(levels[order] - levels[order - 1], REMOTE * size, executor.workers)
             parents = _parent_blocks(arrays.first, int(levels[order - 2]), int(levels[order - 1]), size)
             find = functools.partial(link_children, file.target("suffixes"), order)
             for part, nodes in executor.run(find, files, arrays, parents):
