@@ -232,6 +232,12 @@ def test_a_tokenizer_with_a_huge_id_and_one_without_unknown_token_are_refused(tm
     (tmp_path / "huge.json").write_text(made.to_str().replace('"a":1', '"a":4294967295'))
     with pytest.raises(InputError, match=r"huge\.json has the id 4294967295.*hint: lidstone reads"):
         RawText(tokenizer=str(tmp_path / "huge.json")).words(["a", "b"])
+    panic = tokenizers.Tokenizer(
+        tokenizers.models.BPE({"a": 0, "aa": 1}, [("a", "a")], continuing_subword_prefix="x" * 9)
+    )
+    (tmp_path / "panic.json").write_text(panic.to_str())
+    with pytest.raises(InputError, match=r"panic\.json is not a tokenizer: range"):
+        RawText(tokenizer=str(tmp_path / "panic.json")).words(["a"])
     tokenizers.Tokenizer(tokenizers.models.Unigram([("a", -1.0)])).save(str(tmp_path / "no.json"))
     with pytest.raises(InputError, match=r"no\.json cannot split the text: .*hint: give it an unknown token"):
         RawText(tokenizer=str(tmp_path / "no.json")).words(["ab"])

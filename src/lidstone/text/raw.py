@@ -11,6 +11,7 @@ program, where it becomes `0,00`.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -191,10 +192,8 @@ def _split_by_tokenizer(name: str, offset: int | None) -> Split:
     names = _names([tokenizer.id_to_token(number) or "" for number in range(size)], offset)
 
     def split(lines: Sequence[bytes]) -> list[bytes]:
-        try:
+        with _one_line(f"{name} cannot split the text", "give it an unknown token"):
             found = tokenizer.encode_batch_fast(list(map(_decoded, lines)), add_special_tokens=False)
-        except Exception as error:  # the package raises no other class
-            raise InputError(f"{name} cannot split the text: {error}", hint="give it an unknown token") from error
         return [_named(names, one.ids) for one in found]
 
     return split
@@ -248,22 +247,29 @@ def load_tokenizer(name: str) -> Any:
     """A tokenizer of Hugging Face from a file, a folder or the hub, that neither cuts nor pads nor finds `</s>`."""
     tokenizers = _needed("tokenizers")
     file = Path(name) / "tokenizer.json" if Path(name).is_dir() else Path(name)
-    try:
+    with _one_line(f"{name} is not a tokenizer", "name a tokenizer.json, or its folder"):
         if file.is_file():
             tokenizer = tokenizers.Tokenizer.from_file(str(file))
         elif file.suffix or file.is_absolute():
             raise InputError(f"cannot read {file}: there is no such file", hint="name a tokenizer.json or its folder")
         else:
             tokenizer = tokenizers.Tokenizer.from_pretrained(name)
-    except InputError:
-        raise
-    except Exception as error:  # the package raises no other class
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{name} is not a tokenizer: {reason}", hint="name a tokenizer.json, or its folder") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.encode_special_tokens = True
     return tokenizer
+
+
+@contextlib.contextmanager
+def _one_line(what: str, hint: str) -> Iterator[None]:
+    """Turn whatever the package raises into one line; its panics are no `Exception`."""
+    try:
+        yield
+    except (InputError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{what}: {reason}", hint=hint) from error
 
 
 def _needed(package: str) -> Any:
