@@ -232,10 +232,9 @@ def test_a_tokenizer_with_a_huge_id_and_one_without_unknown_token_are_refused(tm
     (tmp_path / "huge.json").write_text(made.to_str().replace('"a":1', '"a":4294967295'))
     with pytest.raises(InputError, match=r"huge\.json has the id 4294967295.*hint: lidstone reads"):
         RawText(tokenizer=str(tmp_path / "huge.json")).words(["a", "b"])
-    panic = tokenizers.Tokenizer(
-        tokenizers.models.BPE({"a": 0, "aa": 1}, [("a", "a")], continuing_subword_prefix="x" * 9)
-    )
-    (tmp_path / "panic.json").write_text(panic.to_str())
+    panic = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "aa": 1}, [("a", "a")])).to_str()
+    prefix = '"continuing_subword_prefix":'
+    (tmp_path / "panic.json").write_text(panic.replace(f"{prefix}null", f'{prefix}"a long prefix"'))
     with pytest.raises(InputError, match=r"panic\.json is not a tokenizer: range"):
         RawText(tokenizer=str(tmp_path / "panic.json")).words(["a"])
     tokenizers.Tokenizer(tokenizers.models.Unigram([("a", -1.0)])).save(str(tmp_path / "no.json"))
