@@ -20,9 +20,11 @@ While one process compiles what it needs first, `compile_elsewhere` lets another
 from __future__ import annotations
 
 import atexit
+import functools
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,31 @@ from lidstone.parallel import cores
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
-kernel = njit(**_OPTIONS, cache=True)
+
+def _fingerprint(package: Path) -> int:
+    """A checksum of all that kernels are compiled from: numba notices changes of a kernel's own file, not of others."""
+    files = [
+        *package.glob("*.py"),
+        *(file for part in ("text", "ngram", "loss") for file in package.glob(f"{part}/**/*.py")),
+    ]
+    return functools.reduce(lambda found, file: zlib.crc32(file.read_bytes(), found), sorted(files), 0)
+
+
+_SOURCES = _fingerprint(Path(__file__).parent)
+
+
+def mark_cache(compiled: Any) -> Any:
+    """Let code that is kept on disk be of use only where no source has changed since."""
+    if file := getattr(compiled._cache, "_cache_file", None):
+        file._source_stamp = (file._source_stamp, _SOURCES)
+    return compiled
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """A function that Python calls."""
+    return mark_cache(njit(**_OPTIONS, cache=True)(function))
+
+
 helper = njit(**_OPTIONS, no_cpython_wrapper=True)
 inlined = njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=True)
 pasted = njit(**_OPTIONS, inline="always")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lidstone
+from lidstone import jit
+from lidstone.ngram.scorer import blocks
 
 PACKAGE = Path(lidstone.__file__).parent
 COMPILED = {"kernel", "helper", "inlined", "overload", "njit"}
@@ -47,3 +49,14 @@ def test_python_does_not_call_what_has_no_code_for_that():
         for one in functions(tree):
             if not decorators(one) & COMPILED and one.name not in passed:
                 assert not called(one) & known, (name, one.name)
+
+
+def test_code_on_disk_is_of_these_sources(tmp_path):
+    """A kernel has helpers of other files inside; numba looks at its own file only."""
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.py").write_text("one = 1")
+    before = jit._fingerprint(tmp_path)
+    assert jit._fingerprint(tmp_path) == before
+    (tmp_path / "text" / "a.py").write_text("one = 2")
+    assert jit._fingerprint(tmp_path) != before
+    assert blocks.score_blocks._cache._cache_file._source_stamp[1] == jit._SOURCES

@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import cfunc, types
+from numba import types
+from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
-from lidstone.jit import compile_elsewhere, helper, inlined, wait_for
+from lidstone.jit import compile_elsewhere, helper, inlined, mark_cache, wait_for
 from lidstone.ngram.scorer.blocks import score_blocks
 from lidstone.ngram.scorer.step import find_word, step
 from lidstone.ngram.scorer.tries import UNK
@@ -233,8 +234,11 @@ def _listed(tokens, count):  # type: ignore[no-untyped-def]
 def code_of(function: Callable[..., Any]) -> int:
     """The address of the code of `score_word` or `score_sentence`, compiled when it is asked for."""
     wait_for(_compile_sentences)
-    compiled = cfunc(types.int64(*[types.int64] * 4), cache=True, error_model="numpy")(function)
-    address: int = compiled.address
+    signature = (types.int64,) * 4, types.int64
+    compiled = CFunc(function, signature, locals={}, options={"error_model": "numpy"})
+    compiled.enable_caching()
+    mark_cache(compiled).compile()
+    address: int = compiled.address  # type: ignore[assignment, unused-ignore]
     return address
 
 
