@@ -139,7 +139,7 @@ def test_auto_without_a_usable_checkpoint_is_an_error():
 
 
 def test_an_empty_checkpoint_folder_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="cannot load the checkpoint"):
+    with pytest.raises(InputError, match="has no model"):
         build_model(ModelSpec(kind="auto", checkpoint=str(tmp_path)), 20)
 
 
