@@ -12,3 +12,5 @@ PAGES = HERE
 """where the page of each study is written"""
 NGRAMS = HERE / "ngrams.json"
 BLIMP = HERE / "blimp.json"
+MIXTURES = HERE / "mixtures.json"
+"""networks mixed with n-grams of other text than their own, by run and by the method whose table has that text"""

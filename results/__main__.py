@@ -4,9 +4,11 @@ python -m results pages                       docs/results.md, its pictures, a p
 python -m results ngrams [TEXT...]            ngrams.json: the n-gram model alone on the text of every study
 python -m results blimp BLIMP.jsonl RUN...    blimp.json: minimal pairs under networks, n-gram models and mixtures
 python -m results rescore RUN...              add the n-gram model and the mixture to finished runs
+python -m results mixed METHOD RUN...         mixtures.json: networks and n-grams of the text of a method's table
 python -m results again RUN...                train runs again and compare their metrics
 
-A RUN of `blimp` and `rescore` is a folder that still has its `model/`; `again` also takes results/wikitext2.runs/ID.
+A RUN of `blimp`, `rescore` and `mixed` is a folder that still has its `model/`; that of `again` may be
+results/wikitext2.runs/ID, too.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ def main(step: str = "", *arguments: str) -> int:
         "ngrams": measure.ngrams,
         "blimp": measure.blimp,
         "rescore": measure.rescore,
+        "mixed": measure.mixed,
         "again": measure.again,
     }
     if step not in steps:

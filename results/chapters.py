@@ -30,6 +30,7 @@ COST = (
 CHOSEN = "modified-kneser-ney, exact"
 TITLES = {
     "tatoeba": "Little text: 20 % of Tatoeba's English sentences",
+    "fine_tuning": "Fine-tuning: 2,000 captions of Multi30k",
     "wikitext2": "Very little text: 3 % of WikiText-2",
     "multi30k": "Translation: captions of Multi30k",
     "lafand_en_ibo": "Translation: English to Igbo",
@@ -267,9 +268,9 @@ def _overall(runs: Sequence[dict[str, Any]]) -> float:
 
 
 TEXT = (
-    "In the best setting of strength and dropout of each method, learning rate and length of training were changed one "
-    "at a time: a regularized network may profit from longer training. Perplexity on validation / test, seed 1. The "
-    "table above has what is best on validation, here in bold."
+    "In the best setting of each method these were changed one at a time: a regularized network may profit from "
+    "another training. Perplexity on validation / test, seed 1. The table above has what is best on validation, here "
+    "in bold."
 )
 
 
@@ -288,7 +289,7 @@ def refined(study: Study) -> str:
         tried = [min(study.grid(name), key=lambda runs: study.order(runs[0])), *study.refined(name)]
         scores = " | ".join(_scores(study, runs, chosen) for runs in tried)
         lines.append(f"| {name} | {chosen.config['model']['dropout']} | {scores} |")
-    return f"## Learning rate and length of training\n\n{TEXT}\n\n" + "\n".join(lines) + "\n"
+    return f"## One change at a time\n\n{TEXT}\n\n" + "\n".join(lines) + "\n"
 
 
 def _told(name: str, value: object) -> str:

@@ -17,9 +17,9 @@ from lidstone.lab.report.runs import read_run
 from lidstone.lab.run.record import read_record, write_record
 from lidstone.lab.run.run import train
 from lidstone.lab.run.saved import load_saved
-from lidstone.lab.run.scoring import CorpusScorer, choose_ngram
+from lidstone.lab.run.scoring import CorpusScorer, choose_ngram, compare_with_ngram
 from lidstone.lab.run.use import evaluate_pairs, make_mixture, own_ngram
-from results import BLIMP, HERE, NGRAMS
+from results import BLIMP, HERE, MIXTURES, NGRAMS
 
 TEXTS = ("wikitext2", "tatoeba")
 TOLERANCE = 1e-4  # nats per sentence, beyond the four digits that are kept
@@ -86,6 +86,24 @@ def rescore(*folders: str) -> None:
         shown = {"network": record["metrics"], **scores.further}
         told = ", ".join(f"{name} {shown[name]['test']['perplexity']:.2f}" for name in ("network", "ngram", "mixture"))
         print(f"{record['id']} {record['name']}: {told}", flush=True)
+
+
+def mixed(method: str, *folders: str) -> None:
+    """Mix the networks of runs with n-grams of the text that another method of their study has its table from."""
+    kept = _kept(MIXTURES)
+    for folder in map(Path, folders):
+        run, recipe = read_run(folder / "run.json"), load_recipe(folder)
+        settings = load_recipe(HERE / f"{recipe.name}.yaml").method(method).regularizer
+        prepared, network = prepare_corpus(recipe), load_saved(folder).model
+        scorer = CorpusScorer(recipe, prepared)
+        choice = choose_ngram(prepared, recipe.evaluation.ngram_orders, settings)
+        assert choice is not None
+        scores = (scorer.likelihood(network, split) for split in (prepared.valid, prepared.test))
+        found, _ = compare_with_ngram(prepared, choice, *scores)
+        kept.setdefault(run.id, {"name": run.name, "seed": run.seed})[method] = found
+        shown = (f"{name} {found[name]['test']['perplexity']:.2f}" for name in ("ngram", "mixture"))
+        print(run.id, run.name, *shown, flush=True)
+        _keep(MIXTURES, kept)
 
 
 def again(*runs: str) -> None:

@@ -7,7 +7,10 @@
     0.31<!-- tatoeba: p of residual against none -->        the exact rank-sum test over seeds, uncorrected
     5<!-- tatoeba: seeds of none -->
     27.19<!-- lafand_en_ibo: chrf of none -->               another metric
+    18.5<!-- fine_tuning: none + n-gram of X -->            the networks mixed with n-grams of the text of X's table
+    19.5<!-- fine_tuning: n-gram of X -->                   that n-gram model alone
     57.0<!-- tatoeba: blimp of none -->                     minimal pairs, in per cent
+    16.6<!-- all_captions: none -->                         runs of a study with other settings, see `OTHER_SETTINGS`
 
 `fill` replaces the numbers by those of the runs, with as many decimals as they have.
 """
@@ -22,11 +25,21 @@ from statistics import mean
 
 from lidstone.errors import InputError
 from lidstone.lab.evaluation.significance import rank_sum
-from results import BLIMP, NGRAMS
+from results import BLIMP, MIXTURES, NGRAMS
 from results.study import Study
+
+OTHER_SETTINGS = {
+    "all_captions": (
+        "fine_tuning",
+        *("corpus.limit=null", "training.epochs=null", "training.max_steps=585", "training.eval_every=39"),
+        *('sweep.by_method={"none": {"training.learning_rate": [5e-4, 1e-3]}}', "sweep.refine={}"),
+    )
+}
+"""Names for the runs of a study with other settings: its recipe, and what was set."""
 
 NUMBER = re.compile(r"(?P<value>[−+]?\d[\d,]*(?:\.\d+)?)(?P<mark><!-- (?P<study>\w+): (?P<what>[^>]+?) -->)")
 NGRAM = "n-gram"
+METRICS = ("perplexity", "bleu", "chrf", "blimp")
 
 
 def fill(text: str) -> str:
@@ -49,7 +62,8 @@ def _as_written(value: float, before: str) -> str:
 
 @cache
 def _value(study: str, what: str) -> float:
-    kept = Study.of(study)
+    recipe, *overrides = OTHER_SETTINGS.get(study, (study,))
+    kept = Study.of(recipe, *overrides)
     for word, change in CHANGES.items():
         first, found, second = what.partition(f" {word} ")
         if found:
@@ -76,8 +90,11 @@ def scores(study: Study, what: str) -> list[float]:
     """The test scores of each seed of a method, of its mixture with the n-gram model, or of that model alone."""
     if what == NGRAM:
         return [float(json.loads(NGRAMS.read_text())[study.recipe.name]["perplexity"])]
-    metric, found, name = what.partition(" of ")
-    metric, name = (metric, name) if found else (study.metric, what)
+    first, found, source = what.partition(f"{NGRAM} of ")
+    if found:
+        return _with_ngrams_of(study, first.removesuffix(" + "), source)
+    metric, _, name = what.partition(" of ")
+    metric, name = (metric, name) if metric in METRICS else (study.metric, what)
     name, mixed, _ = name.partition(f" + {NGRAM}")
     runs = study.runs(name)
     if not runs:
@@ -86,3 +103,10 @@ def scores(study: Study, what: str) -> list[float]:
         measured = json.loads(BLIMP.read_text())
         return [100 * measured[run.id]["accuracy"] for run in runs if run.id in measured]
     return [run.value("test", metric, "mixture" if mixed else "network") for run in runs]
+
+
+def _with_ngrams_of(study: Study, name: str, source: str) -> list[float]:
+    """Each seed of a method mixed with n-grams of the text of another method; without a name those n-grams alone."""
+    measured = json.loads(MIXTURES.read_text())
+    found = (measured[run.id][source] for run in study.runs(name or "none"))
+    return [both["mixture" if name else "ngram"]["test"][study.metric] for both in found]

@@ -1,6 +1,6 @@
 """The pages about the runs in this folder: `make results`.
 
-docs/results.md and the README are written by hand; their numbers (see `numbers`) and the tables between
+docs/results.md, the README and a few guides are written by hand; their numbers (see `numbers`) and the tables between
 `<!-- table: NAME -->` and `<!-- end -->` are filled in from the runs. The pages docs/results-NAME.md, with all tables
 of a study, and the pictures are written whole.
 """
@@ -18,6 +18,8 @@ from results.study import Study, missing_cells
 
 TABLE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 LADDER = "ladder.svg"
+WRITTEN = ("results", "getting-started", "integrations")
+"""pages of the docs that are written by hand, with numbers of runs"""
 
 
 def write_pages() -> None:
@@ -25,7 +27,7 @@ def write_pages() -> None:
     write_text(results.DOCS / "images" / LADDER, ladder(Study.of("tatoeba")))
     for name in TITLES:
         write_text(results.DOCS / f"results-{name}.md", details(name))
-    for page in (results.README, results.DOCS / "results.md"):
+    for page in (results.README, *(results.DOCS / f"{name}.md" for name in WRITTEN)):
         write_text(page, filled(page.read_text(encoding="utf-8")))
 
 

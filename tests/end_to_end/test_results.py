@@ -45,7 +45,7 @@ def test_packing_a_study_again_gives_the_same_bytes(tmp_path):
     assert (tmp_path / study.name).read_bytes() == study.read_bytes()
 
 
-WRITTEN = ("README.md", "docs/results.md")
+WRITTEN = ("README.md", *(f"docs/{name}.md" for name in pages.WRITTEN))
 FIGURE = re.compile(r"(?<![\w-])\d+\.\d+(?!\w)(?!<!--)")
 
 
@@ -64,6 +64,10 @@ def test_sentences_about_results_have_no_number_without_its_source():
 def test_a_number_that_the_runs_do_not_say_is_corrected():
     assert pages.filled("it has 99.99<!-- tatoeba: none -->") == "it has 25.39<!-- tatoeba: none -->"
     assert pages.filled("by 0.0<!-- tatoeba: none + n-gram below none --> %").startswith("by 12.0<!--")
+    assert pages.filled("9.9<!-- all_captions: none -->") == "16.5<!-- all_captions: none -->"
+    other = "n-gram of 4-grams of more captions"
+    assert pages.filled(f"9.9<!-- fine_tuning: {other} -->") == f"14.0<!-- fine_tuning: {other} -->"
+    assert pages.filled(f"9.9<!-- fine_tuning: none + {other} -->") == f"13.3<!-- fine_tuning: none + {other} -->"
     with pytest.raises(InputError, match="no runs of 'nobody'"):
         pages.filled("1<!-- tatoeba: nobody -->")
 
@@ -88,7 +92,9 @@ def test_the_pages_of_the_studies_are_those_of_the_runs(tmp_path, monkeypatch):
 def test_an_unknown_step_lists_the_steps(capsys):
     assert main("page") == 2
     told = capsys.readouterr().err
-    assert all(f"python -m results {step} " in told for step in ("pages", "ngrams", "blimp", "rescore", "again"))
+    assert all(
+        f"python -m results {step} " in told for step in ("pages", "ngrams", "blimp", "rescore", "mixed", "again")
+    )
 
 
 def test_a_setting_under_two_names_counts_its_seeds_once(tmp_path):

@@ -141,7 +141,7 @@ def test_the_strength_follows_the_text_and_the_model(found: dict[str, Any]) -> N
     assert chosen == {99_999: 0.6, 100_000: 0.4, 1_999_999: 0.4, 2_000_000: 0.2}
     assert suggested_gamma(nn.Linear(1, 1), Counted)[0] == 0.2  # a model without a config
     found["model"].config._name_or_path = "a-checkpoint"
-    assert suggested_gamma(found["model"], Counted)[0] == 0.1
+    assert suggested_gamma(found["model"], Counted)[0] == 0.4
 
 
 def test_what_cannot_be_done_is_one_line(found: dict[str, Any], tmp_path: Any) -> None:

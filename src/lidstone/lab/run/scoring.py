@@ -34,6 +34,7 @@ from lidstone.lab.run.setup import process_count, process_rank, training_text
 from lidstone.progress import progress_bar
 
 if TYPE_CHECKING:
+    from lidstone.lab.methods.base import Regularizer
     from lidstone.ngram.table import BackoffTable
 
 SMOOTHER = "modified-kneser-ney"
@@ -175,25 +176,25 @@ class NgramChoice:
         return self.table.order
 
 
-def choose_ngram(prepared: Prepared, orders: Sequence[int]) -> NgramChoice | None:
-    """Fit modified Kneser-Ney of every order to the training text; None where no order can be fitted."""
+def choose_ngram(prepared: Prepared, orders: Sequence[int], settings: Regularizer | None = None) -> NgramChoice | None:
+    """Fit modified Kneser-Ney of every order to the training text, or to the text of a table; None where none fits."""
     tables: dict[int, BackoffTable] = {}
     for order in orders:
         with contextlib.suppress(SmoothingUndefined):
-            tables[order] = fit_ngram(prepared, order)
+            tables[order] = fit_ngram(prepared, order, settings)
     found = {order: table.perplexity(prepared.valid.target.stream).value for order, table in tables.items()}
     return NgramChoice(tables[min(found, key=found.__getitem__)], found) if found else None
 
 
-def fit_ngram(prepared: Prepared, order: int) -> BackoffTable:
-    """Modified Kneser-Ney of the training text; where the text is too small for it, with lmplz's fallback discounts."""
+def fit_ngram(prepared: Prepared, order: int, settings: Regularizer | None = None) -> BackoffTable:
+    """Modified Kneser-Ney of a text; where the text is too small for it, with lmplz's fallback discounts."""
     from lidstone.ngram.smoothers.base import FallbackUsed
     from lidstone.ngram.smoothers.modified_kneser_ney import FALLBACK, ModifiedKneserNey
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackUsed)  # the table's signature names the orders
-        text = training_text(prepared)
-        return text.fit(SMOOTHER, ModifiedKneserNey(FALLBACK), text.count(order))
+        text = training_text(prepared, settings)
+        return text.fit(SMOOTHER, ModifiedKneserNey(FALLBACK), text.count(order, text.more))
 
 
 def compare_with_ngram(
