@@ -25,6 +25,7 @@ from lidstone.ngram.formats.arpa import write_arpa
 from lidstone.ngram.scorer.write import write_kenlm
 from lidstone.ngram.smoothers.witten_bell import WittenBell
 from lidstone.text import splits
+from lidstone.text.raw import RawText
 
 WORDS = ["the", "cat", "dog", "sat", "saw", "a", "owl", "on", "mat", "zebra"]
 MARK = "\ufeff"
@@ -57,6 +58,7 @@ def texts(tmp_path, monkeypatch):
 
 
 SETTINGS = [{}, {"keep": 0.4}, {"bucket": "middle", "against": GENERAL}, {"max_perplexity": 9.0, "bare": True}]
+SETTINGS.append({"raw": RawText("ccnet")})
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -151,7 +153,9 @@ def models(tmp_path):
     return [tmp_path / name for name in ("m.table", "m.arpa", "m.bin", "m.trie")]
 
 
-@pytest.mark.parametrize("options", [("--json",), ("--sentences",), ("--words", "--json", "--blank", "count")])
+@pytest.mark.parametrize(
+    "options", [("--json",), ("--sentences",), ("--words", "--json", "--blank", "count", "--normalize", "ccnet")]
+)
 @pytest.mark.parametrize("everywhere", [True, False])
 def test_scores_are_those_of_one_machine(tmp_path, monkeypatch, models, options, everywhere):
     monkeypatch.setattr(splits, "SPLIT_BYTES", 200)

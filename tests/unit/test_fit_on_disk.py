@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -114,6 +114,20 @@ def test_derived_counts_are_those_in_memory(tmp_path):
         assert getattr(found, name).dtype == getattr(truth, name).dtype
     for name in ("histograms", "adjusted_histograms"):
         assert [part.tolist() for part in getattr(found, name)] == [part.tolist() for part in getattr(truth, name)]
+
+
+def test_workers_that_do_not_reach_the_output_send_what_they_would_write(tmp_path, monkeypatch):
+    counts, write, sent = write_counts(tmp_path / "counts", TEXT, 4), checked_tensors.Target.write, []
+
+    def out_of_reach(target, *values):
+        if Path(target.path).parent == tmp_path:  # temporary files stand in a folder there
+            sent.append(target)
+            target = replace(target, path=str(tmp_path / "nowhere"))
+        return write(target, *values)
+
+    monkeypatch.setattr(checked_tensors.Target, "write", out_of_reach)
+    in_memory, on_disk = fit_both(tmp_path, "katz", counts, 9, Workers(2))
+    assert in_memory == on_disk and sent
 
 
 def test_64_bit_ids_and_counts(tmp_path, monkeypatch):
