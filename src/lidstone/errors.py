@@ -46,6 +46,16 @@ class LidstoneError(Exception):
         return f"{self.message.rstrip('.')}. hint: {self.hint}" if self.hint else self.message
 
 
+def describe_os_error(error: OSError) -> str:
+    """What the system refused, in one line.
+
+    >>> describe_os_error(OSError(28, "No space left on device", "runs/a"))
+    'runs/a: No space left on device'
+    """
+    what = error.strerror or str(error)
+    return f"{error.filename}: {what}" if error.filename else what
+
+
 class InputError(LidstoneError, ValueError):
     """Text, ids or arguments that cannot be used."""
 

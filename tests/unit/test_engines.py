@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -37,6 +38,13 @@ def die(job: Job) -> Outcome:
 
 def fail(job: Job) -> Outcome:
     return compute_once(job, lambda job: {}["what is not there"])  # type: ignore[index]
+
+
+def fill_the_disk(job: Job) -> Outcome:
+    def write(job: Job) -> Outcome:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/a")
+
+    return compute_once(job, write)
 
 
 @pytest.fixture
@@ -96,6 +104,13 @@ def test_a_bug_in_one_cell_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureF
     outcome = run(InProcess(fail), [Job("cell", RECIPE, str(tmp_path))])["cell"]
     assert (outcome.state, outcome.message) == ("failed", "KeyError: 'what is not there'")
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_full_disk_in_one_cell_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = run(InProcess(fill_the_disk), [Job("cell", RECIPE, str(tmp_path))])["cell"]
+    told = "runs/a: No space left on device. hint: check the disk and its permissions"
+    assert (outcome.state, outcome.message) == ("failed", told)
+    assert not capsys.readouterr().err
 
 
 def test_workers_are_pinned_and_used_again(tmp_path: Path, workers: list[Processes]) -> None:

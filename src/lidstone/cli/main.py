@@ -20,7 +20,7 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
-from lidstone.errors import LidstoneError
+from lidstone.errors import LidstoneError, describe_os_error
 
 VERBS = {
     "count": "Count the n-grams of a text.",
@@ -121,7 +121,7 @@ def _errors_as_lines() -> Iterator[None]:
             raise
         _fail(f"this needs the package {error.name}", "pip install 'lidstone[all]'")
     except OSError as error:
-        _fail(_describe(error), "check the path, its permissions and the space on the disk")
+        _fail(describe_os_error(error), "check the path, its permissions and the space on the disk")
     except UnicodeEncodeError as error:
         if error.encoding.lower().startswith("utf"):
             raise
@@ -139,11 +139,6 @@ def _fail(message: str, hint: str) -> None:
     if hint:
         say(f"hint: {hint}")
     raise typer.Exit(1)
-
-
-def _describe(error: OSError) -> str:
-    what = error.strerror or str(error)
-    return f"{error.filename}: {what}" if error.filename else what
 
 
 def _flush_or_drop() -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from lidstone.errors import LidstoneError, RunError
+from lidstone.errors import LidstoneError, RunError, describe_os_error
 from lidstone.files import read_json, write_json
 from lidstone.lab.corpus.prepared import Prepared
 from lidstone.lab.recipe.recipe import Recipe
@@ -271,6 +271,9 @@ def _outcome(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     except LidstoneError as error:
         log.info("%s %s: failed: %s", job.name, job.label, error)
         return Outcome("failed", message=str(error))
+    except OSError as error:
+        log.info("%s %s: failed", job.name, job.label, exc_info=True)
+        return Outcome("failed", message=f"{describe_os_error(error)}. hint: check the disk and its permissions")
     except Exception as error:
         traceback.print_exc()
         return Outcome("failed", message=f"{type(error).__name__}: {error}")
