@@ -7,9 +7,10 @@ The section `regularizer` is in `lab/methods/base.py`. The defaults are those of
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard, get_origin
 
 from pydantic import (
+    BaseModel,
     Field,
     field_validator,
     model_validator,
@@ -19,6 +20,11 @@ from lidstone.errors import RunError
 from lidstone.lab.methods.base import Positive, Rate, Section
 
 Metric = Literal["perplexity", "bleu"]
+
+
+def is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether an annotation is a model; in Python 3.10 list[int] is a type, too."""
+    return get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 class SplitFiles(Section):

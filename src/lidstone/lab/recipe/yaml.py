@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from lidstone.errors import RecipeError
+from lidstone.lab.recipe.sections import is_model
 
 _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 MOST_VALUES = 100_000
@@ -195,11 +196,6 @@ def _walk(model: type[BaseModel] | None, where: tuple[str | int, ...]) -> tuple[
         if part == where[-1]:
             return owner, field
     return model, field
-
-
-def is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    """Whether an annotation is a model; in Python 3.10 list[int] is a type, too."""
-    return get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

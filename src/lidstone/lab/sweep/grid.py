@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from lidstone.errors import RecipeError
 from lidstone.lab.methods.base import Regularizer
 from lidstone.lab.recipe.recipe import Recipe, make_recipe, set_key
-from lidstone.lab.recipe.yaml import is_model, nearest
+from lidstone.lab.recipe.sections import is_model
+from lidstone.lab.recipe.yaml import nearest
 
 Axes = dict[str, list[Any]]
 
